@@ -29,6 +29,17 @@ SCANNED_FOLDERS = (".ci", "bench", "docs", "sandbox", "scripts", "src", "tests",
 SCANNED_SUFFIXES = ("", ".py", ".md", ".toml", ".yaml", ".yml", ".lock", ".txt", ".json", ".sh")
 BANNED_MODULES = frozenset({"utils", "util", "common", "helpers", "helper", "misc"})
 BANNED_WORDS = {"src": "say source", "dst": "say target", "remote": "say source or target"}
+EMPTY_NAMES = frozenset({"found", "told", "heard", "known", "seen", "each", "one", "at"})
+"""Variables and parameters must say what they are; these are participles and pronouns."""
+EMPTY_NAMES_LEFT = frozenset(
+    f"src/heliostat/{folder}"
+    for folder in (
+        *("cli", "gaps", "groups", "link", "merge"),
+        *("offsets", "operate", "rebuild", "records", "rescue", "security", "serve"),
+        *("status", "topics", "verify"),
+    )
+)
+"""Folders that still have such names: none may be added."""
 
 
 def _one_of(*words: tuple[str, ...]) -> str:
@@ -232,6 +243,24 @@ def _names_defined(node: ast.AST) -> Iterator[tuple[str, int]]:
             pass
 
 
+def empty_names(source: Source) -> Iterator[Breach]:
+    """Variables and parameters of the product that say nothing; fields of classes may."""
+    if not source.within("src/heliostat") or source.within(*EMPTY_NAMES_LEFT):
+        return
+    fields = {
+        id(line.target)
+        for node in source.nodes
+        if isinstance(node, ast.ClassDef)
+        for line in node.body
+        if isinstance(line, ast.AnnAssign)
+    }
+    for node in source.nodes:
+        if isinstance(node, ast.arg | ast.Name) and id(node) not in fields:
+            for name, line_number in _names_defined(node):
+                if name in EMPTY_NAMES:
+                    yield line_number, f"{name!r}: say what it is"
+
+
 def leftovers(source: Source) -> Iterator[Breach]:
     """Notes to self."""
     yield from _matches(source, LEFTOVER, "do it, or open an issue")
@@ -346,6 +375,7 @@ RULES: dict[str, Callable[[Source], Iterator[Breach]]] = {
     "large-class": large_classes,
     "vague-module": vague_modules,
     "banned-name": banned_names,
+    "empty-name": empty_names,
     "leftover": leftovers,
     "machine-path": machine_paths,
     "registry-host": registry_hosts,
@@ -354,10 +384,6 @@ RULES: dict[str, Callable[[Source], Iterator[Breach]]] = {
     "print": prints,
     "unplaced-test": unplaced_tests,
 }
-
-
-AWAITED = frozenset({"heliostat.merge.mesh"})
-"""Modules of a decision (docs/adr/0059) whose verbs come next."""
 
 
 def dead_modules(sources: Sequence[Source]) -> Iterator[Finding]:
@@ -372,7 +398,7 @@ def dead_modules(sources: Sequence[Source]) -> Iterator[Finding]:
         if not source.within("tests", "docs"):
             used_by_product |= names
     for source in sources:
-        if not source.module or source.module.endswith(".__init__") or source.module in AWAITED:
+        if not source.module or source.module.endswith(".__init__"):
             continue
         used = used_anywhere if source.within("sandbox/heliostat_sandbox") else used_by_product
         if source.module not in used:

@@ -96,12 +96,12 @@ class DatePattern:
 
 
 def _parts(pattern: str) -> Iterator[_Part]:
-    at = 0
-    while at < len(pattern):
-        match = _PART.match(pattern, at)
+    position = 0
+    while position < len(pattern):
+        match = _PART.match(pattern, position)
         if match is None:
             raise ValueError(f"{pattern}: a quote is not closed")
-        at, text, letter = match.end(), match[0], match["letter"]
+        position, text, letter = match.end(), match[0], match["letter"]
         if letter is None:
             quoted = match["quoted"]
             yield _Part("", text if quoted is None else quoted.replace("''", "'") or "'")

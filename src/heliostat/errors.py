@@ -357,12 +357,12 @@ class BrokerError(HeliostatError):
         hint: str | None = None,
         **context: object,
     ) -> None:
-        known = kafka_error(kafka_code)
-        context = {"kafka_error": f"{known.name}({kafka_code})", **context}
-        super().__init__(text, hint=hint or known.hint, **context)
+        kind = kafka_error(kafka_code)
+        context = {"kafka_error": f"{kind.name}({kafka_code})", **context}
+        super().__init__(text, hint=hint or kind.hint, **context)
         self.kafka_code = kafka_code
-        self.kafka_name = known.name
-        self.verdict = known.verdict
+        self.kafka_name = kind.name
+        self.verdict = kind.verdict
 
     @property
     def kafka(self) -> KafkaErrorKind:

@@ -54,16 +54,16 @@ def ids_of_record(
 
     What has an id in a header has none in front of it.
     """
-    found = [
+    header_ids = [
         (name, number)
         for name, content in headers
         if name in (KEY_HEADER, VALUE_HEADER) and (number := id_in_header(content)) is not None
     ]
-    named = {name for name, _ in found}
+    named = {name for name, _ in header_ids}
     return (
         None if KEY_HEADER in named else framed_id(key),
         None if VALUE_HEADER in named else framed_id(value),
-        tuple(number for _, number in found),
+        tuple(number for _, number in header_ids),
     )
 
 

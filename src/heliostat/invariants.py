@@ -61,12 +61,12 @@ def gap_is_recorded(first: int, end: int, recorded: Iterable[tuple[int, int | No
 
     `recorded` are first and last offset of the ledger's rows, both included; last None: open ended.
     """
-    at = first
+    offset = first
     for start, last in sorted(recorded, key=lambda row: row[0]):
-        if at >= end or start > at:
+        if offset >= end or start > offset:
             break
-        at = end if last is None else max(at, last + 1)
-    return at >= end
+        offset = end if last is None else max(offset, last + 1)
+    return offset >= end
 
 
 def may_send(now_s: float, until_s: float) -> bool:

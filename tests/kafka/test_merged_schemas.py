@@ -21,6 +21,7 @@ from support.clusters import ClusterPair, create_topic, fresh_name, until
 from support.command import heliostat, said
 from support.links import RunningLink
 from support.registry_server import RegistryServer
+from support.shipped import EXAMPLES
 from support.toy import foo
 
 from heliostat.names import TopicName
@@ -82,25 +83,39 @@ def wait_merged(sites: list[Site]) -> None:
 
 
 def links_of(
-    topic: TopicName, strategy: str, *ways: str, merges: bool = True, start: Path | None = None
+    topic: TopicName, *ways: str, start: Path | None = None, **more: Any
 ) -> Iterator[dict[str, Any]]:
-    """Yield a topic's links `away-…` and `back-…`, or one; `start`: where the one back begins."""
+    """Yield a topic's links `away-…` and `back-…`, or one.
+
+    Parameters
+    ----------
+    start
+        Where the one back begins.
+    more
+        Naming and strategy, if not those of the shipped example; it syncs groups as well.
+    """
     for way in ways:
         one, other = SITES if way == "away" else SITES[::-1]
-        topics: dict[str, Any] = {"include": [topic], "refresh_interval_s": 1}
-        topics |= {"naming": "merge"} if merges else {}
+        topics: dict[str, Any] = {"include": [topic], "refresh_interval_s": 2}
+        topics |= {"naming": more["naming"]} if more else {}
         topics |= {"start": {"offsets": str(start)}} if start and way == "back" else {}
+        schemas = {"strategy": more["strategy"]} if more else {}
         yield {
             "name": f"{way}-{topic}",
             "source": f"{one}-{topic}",
             "target": f"{other}-{topic}",
             "topics": topics,
-            "schemas": {"strategy": strategy, "exclude": ["own.*"], "interval_s": 1},
+            "schemas": {"exclude": ["own.*"], **schemas},
+            **({"groups": {"sync": False}} if more else {}),
         }
 
 
 def config_of(path: Path, places: Places, links: Iterable[dict[str, Any]]) -> Path:
-    """Write links between clusters of each topic's own name that are the same two."""
+    """Write links between clusters of each topic's own name that are the same two.
+
+    Their defaults are those of the shipped example.
+    """
+    example = yaml.safe_load((EXAMPLES / "one-topic" / "heliostat.yaml").read_text())
     clusters = {
         f"{name}-{topic}": {
             "bootstrap": bootstrap.split(","),
@@ -109,7 +124,8 @@ def config_of(path: Path, places: Places, links: Iterable[dict[str, Any]]) -> Pa
         for topic, sites in places.items()
         for name, (bootstrap, registry) in sites.items()
     }
-    settings = {"spark": {"master": "local[8]"}, "defaults": {"lanes": {"lease_s": 5}}}
+    defaults = {**example["defaults"], "lanes": {"lease_s": 5}}
+    settings = {"spark": {"master": "local[8]"}, "defaults": defaults}
     path.write_text(yaml.safe_dump({**settings, "clusters": clusters, "links": list(links)}))
     return path
 
@@ -187,16 +203,16 @@ def test_each_site_decodes_what_the_other_has_written_also_where_mirrors_were_me
         create_topic(cluster_pair.target, merged)
         made[merged][1].write("other")
         before = dict(zip(mirrors, ("rewrite", "preserve", "off"), strict=True))
-        first = list(links_of(merged, "rewrite", "away", "back"))
+        first = list(links_of(merged, "away", "back"))
         start = tmp_path / "cuts.json"
         links = [*first]
         for topic, strategy in before.items():
-            links += links_of(topic, strategy, "away", merges=False)
+            links += links_of(topic, "away", naming="same", strategy=strategy)
         mirror = config_of(tmp_path / "mirror.yaml", places, links)
         links = [*first]
         for topic, strategy in before.items():
             after = "off" if strategy == "off" else "rewrite"
-            links += links_of(topic, after, "away", "back", start=start)
+            links += links_of(topic, "away", "back", start=start, naming="merge", strategy=after)
         both = config_of(tmp_path / "both.yaml", places, links)
         start.write_text("{}")
         with RunningLink(mirror):

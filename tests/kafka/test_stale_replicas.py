@@ -15,6 +15,7 @@ from kafka import KafkaProducer
 from support.clusters import HEAP_MB, ClusterPair, fresh_name, until
 from support.command import said
 from support.links import LinkProcess, RunningLink, ends_or_errors, wait_for, write_config
+from support.merged_elections import ElectedSites
 from support.one_partition import OnePartition
 from support.provoked import Provoked
 from support.records import values_at
@@ -241,3 +242,49 @@ def check_continued(link: UncleanLink, topic: TopicName, provoked: Provoked) -> 
     causes = [(row["cause"], row["first"], row["count"]) for row in rows]
     assert causes == [("source_truncated", 100, 0)], rows
     wait_for("no complaint", lambda: not link.stops())
+
+
+def test_merged_topics_go_on_at_the_cut_and_have_no_record_twice(
+    clusters: tuple[Cluster, Cluster], tmp_path: Path
+) -> None:
+    """Given merged topics of which a site's leader alone has the newest records / when it is lost /
+    then the link away stops, also where only crossed records were lost, and goes on at the cut by
+    decision, the link back brings again what was lost. Once while they run, once as they are dead.
+    """
+    sites = ElectedSites(tmp_path, *clusters)
+    for topic in sites.topics:
+        for _ in range(3):
+            sites.write("summit", "base", topic=topic)
+    cuts = []
+    with LinkProcess(sites.config) as link:
+        sites.wait_level(link)
+        own_ends, back_ends = sites.ends_of("summit"), sites.ends_of("base")
+        leader, old = sites.write_to_one(link)
+        sites.elect(leader, old)
+        wait_for("stops", lambda: len(sites.stops()) == len(sites.topics))
+        assert {(stop["topic"], stop["code"]) for stop in sites.stops()} == {
+            (topic, GAP["code"]) for topic in sites.topics
+        }
+        cuts += [sites.go_on(topic) for topic in sites.topics]
+        assert cuts == own_ends
+        for topic in sites.topics:
+            sites.write("summit", "base", topic=topic)
+        sites.wait_level(link)
+        sites.check()
+        leader.start()
+        leader, old = sites.write_to_one(link)
+        link.kill_driver()
+    sites.elect(leader, old)
+    with RunningLink(sites.config) as link:
+        again = sites.wait_level(link, sites.topics)
+        assert again, link.text()[-3000:]  # of what a killed link had not noted nothing is lost
+        cuts += again
+        sites.check()
+    away, back = (sites.ledger(link) for link in sites.links)
+    assert [(row["cause"], row["first"]) for row in away] == [
+        ("source_truncated", cut) for cut in cuts
+    ]
+    for end, row in zip(back_ends, back, strict=False):
+        assert row["cause"] == "target_truncated"
+        assert row["first"] >= end
+    assert len(back) >= len(back_ends)

@@ -60,6 +60,7 @@ class World:
     apart: tuple[str, ...] = ()
     reading: tuple[str, ...] = ()
     behind: tuple[str, ...] = ()
+    rereads: dict[str, int] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     different: tuple[str, ...] = ()
     writes_past_fence: bool = False
@@ -176,7 +177,11 @@ class Desk:
         self._do("groups")
         world = self.world
         return GroupsSeen(
-            world.is_synced, reading=world.reading, behind=world.behind, apart=world.apart
+            world.is_synced,
+            reading=world.reading,
+            behind=world.behind,
+            apart=world.apart,
+            rereads=world.rereads,
         )
 
     def offsets(self, starts: Mapping[TopicPartition, Offset]) -> int:

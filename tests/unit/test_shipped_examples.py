@@ -43,7 +43,7 @@ def config_of(example: str) -> Config:
 
 
 def test_there_are_these_examples() -> None:
-    assert NAMES == ["both-ways", "efd", "move-one-topic", "technote", "three-sites"]
+    assert NAMES == ["both-ways", "efd", "move-one-topic", "one-topic", "technote", "three-sites"]
     assert {path.name for path in EXAMPLES.iterdir()} == {*NAMES, "heliostat.yaml"}
     listed = example_files()
     for name in NAMES:
@@ -54,7 +54,7 @@ def test_there_are_these_examples() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_it_loads(name: str) -> None:
     config = config_of(name)
-    links = {"both-ways": 2, "three-sites": 3, "technote": 0}
+    links = {"both-ways": 2, "one-topic": 2, "three-sites": 3, "technote": 0}
     assert len(config.links) == links.get(name, 1)
 
 

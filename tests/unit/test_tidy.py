@@ -10,8 +10,8 @@ pytestmark = pytest.mark.thorough
 
 tidy = load_tool("tidy")
 
-MODULE = "src/heliostat/topics/plan.py"
-ALIVE = {"src/heliostat/cli/main.py": "from heliostat.topics import plan\n"}
+MODULE = "src/heliostat/state/plan.py"
+ALIVE = {"src/heliostat/cli/main.py": "from heliostat.state import plan\n"}
 ENTRY = {"pyproject.toml": 'heliostat = "heliostat.cli.main:main"\n'}
 LATER, NOQA, WORK = "TO" + "DO", "# no" + "qa", "/wo" + "rk"
 
@@ -65,6 +65,8 @@ def test_clean_tree_has_no_findings(tmp_path: Path) -> None:
         ("banned-name", 1, "class RemoteLog: ...\n"),
         ("banned-name", 2, "def f(self):\n    self.src = 1\n"),
         ("banned-name", 1, "import os as dst\n"),
+        ("empty-name", 2, "def f(names):\n    for each in names:\n        yield each\n"),
+        ("empty-name", 1, "def f(at): ...\n"),
         ("leftover", 2, f"x = 1\n# {LATER}: later\n"),
         ("machine-path", 1, f'x = "{WORK}/main"\n'),
         ("machine-path", 1, 'x = "/ho' + 'me/someone"\n'),
@@ -91,6 +93,7 @@ def test_planted_breach_is_found(tmp_path: Path, rule: str, line: int, text: str
         "class A:\n    def f(self):\n" + attributes(15),
         "class A:\n" + "    x: int\n" * 249,
         "connect(dst=1)\nsocket.remote()\n",
+        "class A:\n    known: int\n\n\nconnect(known=1)\n",
         f"x = 1  {NOQA}: E501  # the table reads better whole\n",
         "x = 1  # type" + ": ignore[assignment]  # no stubs\n",
         "while True:  # ends with the process\n    f()\n",
@@ -140,7 +143,7 @@ def test_module_that_nothing_imports_is_found(tmp_path: Path) -> None:
 )
 def test_who_keeps_a_module_alive(tmp_path: Path, user: str, text: str, alive: bool) -> None:
     dead = "src/heliostat/topics/dead.py"
-    flow = {"src/heliostat/topics/plan.py": "import heliostat.link.flow\n"}
+    flow = {"src/heliostat/state/plan.py": "import heliostat.link.flow\n"}
     files = {**flow, "src/heliostat/link/flow.py": "", dead: "", user: text}
     assert ((dead, 1, "dead-module") in found(tmp_path, files)) is not alive
 

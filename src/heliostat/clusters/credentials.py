@@ -67,21 +67,21 @@ def tls_context(security: Security) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = security.verify_hostname
     password = reveal(security.key_password) if security.key_password else None
-    at = security.ca_file
+    file = security.ca_file
     try:
         if security.ca_file:
             context.load_verify_locations(security.ca_file)
         else:
             context.load_default_certs()
         if security.certificate_file:
-            at = security.key_file
+            file = security.key_file
             # Never let OpenSSL ask for a missing password on a terminal.
             context.load_cert_chain(
                 security.certificate_file, security.key_file, password or (lambda: b"")
             )
     except (OSError, ValueError) as error:
         why = getattr(error, "reason", None) or getattr(error, "strerror", None) or "unusable"
-        raise CredentialsUnreadable(f"a file for TLS can't be used: {why}", file=at) from None
+        raise CredentialsUnreadable(f"a file for TLS can't be used: {why}", file=file) from None
     return context
 
 
@@ -170,7 +170,7 @@ class _Scram(SaslMechanismScram):  # type: ignore[misc]  # kafka-python carries 
             It is not valid, or asks for a proof from which the password could be guessed.
         """
         # Only the first answer has the iteration count; without it kafka-python stops.
-        fields = dict(each.split("=", 1) for each in auth_bytes.decode().split(","))
+        fields = dict(attribute.split("=", 1) for attribute in auth_bytes.decode().split(","))
         if int(fields.get("i", SCRAM_ITERATIONS_MIN)) < SCRAM_ITERATIONS_MIN:
             raise ValueError(f"it asks for fewer than {SCRAM_ITERATIONS_MIN} iterations")
         return bool(super().receive(auth_bytes))

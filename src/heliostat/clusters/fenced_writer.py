@@ -114,7 +114,7 @@ class FencedWriter:
                 producer_id=-1,
                 producer_epoch=-1,
             ),
-            lambda found: found.error_code,
+            lambda response: response.error_code,
             "become the newest writer",
         )
         self._producer = (answer.producer_id, answer.producer_epoch)
@@ -139,7 +139,7 @@ class FencedWriter:
                 producer_epoch=epoch,
                 committed=True,
             ),
-            lambda found: found.error_code,
+            lambda response: response.error_code,
             "commit",
         )
         self._producer = (producer, epoch)
@@ -157,8 +157,10 @@ class FencedWriter:
                     kind.AddPartitionsToTxnTopic(name=self._topic, partitions=[0])
                 ],
             ),
-            lambda found: (
-                found.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
+            lambda response: (
+                response.results_by_topic_v3_and_below[0]
+                .results_by_partition[0]
+                .partition_error_code
             ),
             "begin a transaction",
         )
@@ -188,7 +190,7 @@ class FencedWriter:
 
         answer = self._settled(
             lambda: self._send(request(), self._leader_of_topic()),
-            lambda found: found.responses[0].partition_responses[0].error_code,
+            lambda response: response.responses[0].partition_responses[0].error_code,
             "write",
         )
         return Offset(answer.responses[0].partition_responses[0].base_offset)
@@ -210,8 +212,8 @@ class FencedWriter:
         with self._clusters.lent() as cluster:
             if not cluster.brokers.knows(broker):  # another thread\'s have looked it up
                 cluster.metadata([])
-            known = cluster.brokers.known(broker)
-            return known.exchange_once([request], response, version, WITHIN_S)[0]
+            conn = cluster.brokers.known(broker)
+            return conn.exchange_once([request], response, version, WITHIN_S)[0]
 
     def _settled(self, send: Callable[[], Any], code_of: Callable[[Any], int], what: str) -> Any:
         """Retry until a transient error is over; only if the request was not executed."""
@@ -238,7 +240,7 @@ class FencedWriter:
     def _find_coordinator(self) -> BrokerId:
         if self._coordinator is None:
             _, self._coordinator = self._settled(
-                self._look_up_coordinator, lambda found: int(found[0]), "find the coordinator"
+                self._look_up_coordinator, lambda lookup: int(lookup[0]), "find the coordinator"
             )
         assert self._coordinator is not None
         return self._coordinator

@@ -47,11 +47,11 @@ class ForeignRecords:
             self._ends[place] = end
             count = self._counts[topic] = self._counts.get(topic, 0) + 1
         if count & (count - 1) == 0:
-            at = "" if offset is None else f" at offset {offset}"
+            where = "" if offset is None else f" at offset {offset}"
             more = "" if count == 1 else f"; {count} so far"
             self._tell(
-                f"topic {topic} has a record that is not ours{at}, with key {shown_key(key)}: it "
-                f"is ignored ({str(why)[:SHOWN_MAX]}{more})"
+                f"topic {topic} has a record that is not ours{where}, with key {shown_key(key)}: "
+                f"it is ignored ({str(why)[:SHOWN_MAX]}{more})"
             )
 
 

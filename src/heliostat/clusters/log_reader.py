@@ -114,8 +114,8 @@ class LogReader:
         return self._settled(self._bounds)
 
     def _bounds(self, cluster: WireCluster, leader: BrokerId) -> tuple[Offset, Offset]:
-        known = cluster.brokers.known(leader)
-        return self._ends_of(known.exchange_kinds(self._ends_asked(cluster))[0])
+        conn = cluster.brokers.known(leader)
+        return self._ends_of(conn.exchange_kinds(self._ends_asked(cluster))[0])
 
     def _ends_asked(self, cluster: WireCluster) -> Question:
         some, epochs, committed = [self._partition], cluster.epochs, self._committed
@@ -145,8 +145,8 @@ class LogReader:
         def asked(
             cluster: WireCluster, leader: BrokerId
         ) -> tuple[Offset, Offset, FetchedOnce] | BrokerError:
-            known = cluster.brokers.known(leader)
-            ends, fetched = known.exchange_kinds(
+            conn = cluster.brokers.known(leader)
+            ends, fetched = conn.exchange_kinds(
                 self._ends_asked(cluster),
                 Question([self._fetch(cluster, Offset(0), 0.0)], FetchedOnce, BY_NAME),
             )
@@ -205,8 +205,8 @@ class LogReader:
 
     def _fetched(self, cluster: WireCluster, leader: BrokerId, wait_s: float) -> FetchedOnce:
         place, request = self._partition, self._fetch(cluster, self.position, wait_s)
-        known = cluster.brokers.known(leader)
-        answer: FetchedOnce = known.exchange([request], FetchedOnce, BY_NAME)[0]
+        conn = cluster.brokers.known(leader)
+        answer: FetchedOnce = conn.exchange([request], FetchedOnce, BY_NAME)[0]
         if answer.error not in (0, OFFSET_OUT_OF_RANGE):
             raise BrokerError(f"cannot read topic {place.topic}", kafka_code=answer.error)
         return answer

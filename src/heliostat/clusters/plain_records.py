@@ -98,27 +98,33 @@ class PlainReader:
     def partitions(self, topic: TopicName) -> tuple[TopicPartition, ...]:
         """All partitions of a topic; none if it does not exist."""
         with self._errors(f"describe {topic}"):
-            found = self._consumer.partitions_for_topic(topic) or ()
-        return tuple(TopicPartition(topic, PartitionId(number)) for number in sorted(found))
+            numbers = self._consumer.partitions_for_topic(topic) or ()
+        return tuple(TopicPartition(topic, PartitionId(number)) for number in sorted(numbers))
 
     def bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogBounds]:
         """Start and end of logs; with `committed` the end is the last stable offset."""
-        asked = {KafkaPartition(each.topic, each.partition): each for each in partitions}
+        asked = {
+            KafkaPartition(partition.topic, partition.partition): partition
+            for partition in partitions
+        }
         if not asked:
             return {}
         with self._errors("ask for offsets"):
             ends = self._consumer.end_offsets(list(asked))
             starts = self._consumer.beginning_offsets(list(asked))
-        return {each: LogBounds(starts[one], ends[one]) for one, each in asked.items()}
+        return {
+            partition: LogBounds(starts[kafka_partition], ends[kafka_partition])
+            for kafka_partition, partition in asked.items()
+        }
 
     def read(self, partition: TopicPartition, start: int, end: int) -> Iterator[PlainRecord]:
         """Records at offsets `[start, end)`, as far as they exist."""
-        one = KafkaPartition(partition.topic, partition.partition)
+        kafka_partition = KafkaPartition(partition.topic, partition.partition)
         position = start
         if start < end:
             with self._errors(f"read {partition}"):
-                self._consumer.assign([one])
-                self._consumer.seek(one, start)
+                self._consumer.assign([kafka_partition])
+                self._consumer.seek(kafka_partition, start)
         deadline_s = monotonic() + ANSWER_TIMEOUT_S
         while position < end:
             if monotonic() > deadline_s:
@@ -126,10 +132,10 @@ class PlainReader:
             with self._errors(f"read {partition}"):
                 polled = self._consumer.poll(timeout_ms=round(POLL_S * 1000))
                 # None: it has to look that up, and no broker answers.
-                reached = self._consumer.position(one, timeout_ms=round(POLL_S * 1000))
+                reached = self._consumer.position(kafka_partition, timeout_ms=round(POLL_S * 1000))
             if reached is not None and reached > position:
                 position, deadline_s = reached, monotonic() + ANSWER_TIMEOUT_S
-            for record in polled.get(one, ()):
+            for record in polled.get(kafka_partition, ()):
                 if record.offset < end:
                     headers = tuple(record.headers)
                     yield PlainRecord(
@@ -165,8 +171,8 @@ def write_records(cluster: Reachable, topic: TopicName, records: Iterable[Record
         )
         try:
             sent = [
-                producer.send(topic, key=each.key, value=each.value, partition=each.partition)
-                for each in records
+                producer.send(topic, key=record.key, value=record.value, partition=record.partition)
+                for record in records
             ]
             producer.flush(ANSWER_TIMEOUT_S)
             for future in sent:

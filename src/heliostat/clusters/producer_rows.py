@@ -118,8 +118,8 @@ class ProducerReader:
 
 def rows_in(rows: Mapping[str, Mapping[str, object]]) -> dict[ProducerId, LinkName]:
     """Return which link has which producer id."""
-    found: dict[ProducerId, LinkName] = {}
+    links: dict[ProducerId, LinkName] = {}
     for key, value in rows.items():
         with read_as_row(PRODUCERS_TOPIC, key):
-            found[ProducerId(int(key))] = LinkName(str(value["link"]))
-    return found
+            links[ProducerId(int(key))] = LinkName(str(value["link"]))
+    return links

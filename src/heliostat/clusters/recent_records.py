@@ -93,17 +93,17 @@ class RecentRecords(OnePartitionTopic):
 
     def poll(self, timeout_s: float) -> list[Recent]:
         """Records since the last poll, waiting at most `timeout_s` for the first."""
-        found: list[Recent] = []
+        records: list[Recent] = []
         for row in self._polled(timeout_s):
             try:
                 value = json.loads(row.value or b"")
                 if not isinstance(value, dict):
                     raise TypeError("no object")  # one way for all that is odd
                 key = (row.key or b"\xff").decode()  # ours have one
-                found.append(Recent(key, value, row.timestamp, row.offset))
+                records.append(Recent(key, value, row.timestamp, row.offset))
             except NOT_A_ROW as error:
                 self._foreign.note(self.topic, row.offset, row.key, error)
-        return found
+        return records
 
     def ignore(self, record: Recent, why: object) -> None:
         """Note a record that only its reader can tell from one of ours."""

@@ -16,11 +16,11 @@ def digest_of(
     timestamp_ms: int | None,
 ) -> bytes:
     """Digest of a record; without a timestamp if the target stamps its own."""
-    found = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    hasher = hashlib.blake2b(digest_size=DIGEST_BYTES)
     parts: list[bytes | None] = [key, value]
     for name, content in headers:
         parts += [name.encode(), content]
     for part in parts:
-        found.update(b"-" if part is None else b"%d:" % len(part) + part)
-    found.update(b"@%d" % (-1 if timestamp_ms is None else timestamp_ms))
-    return found.digest()
+        hasher.update(b"-" if part is None else b"%d:" % len(part) + part)
+    hasher.update(b"@%d" % (-1 if timestamp_ms is None else timestamp_ms))
+    return hasher.digest()

@@ -24,15 +24,15 @@ def kept_shorter(source: Mapping[str, str | None], target: Mapping[str, str | No
         return None
     if "delete" not in (source.get("cleanup.policy") or "delete"):
         source = {**source, "retention.ms": str(_ENDLESS), "retention.bytes": str(_ENDLESS)}
-    found: list[str] = []
-    for key, told in (("retention.ms", readable_ms), ("retention.bytes", _readable_bytes)):
+    differences: list[str] = []
+    for key, readable in (("retention.ms", readable_ms), ("retention.bytes", _readable_bytes)):
         ours, theirs = _number(target.get(key)), _number(source.get(key))
         if ours is None or theirs is None or ours == _ENDLESS:
             continue
         if theirs == _ENDLESS or ours < theirs:
-            limit = "no limit" if theirs == _ENDLESS else told(theirs)
-            found.append(f"{key} {told(ours)} instead of {limit}")
-    return ", ".join(found) or None
+            limit = "no limit" if theirs == _ENDLESS else readable(theirs)
+            differences.append(f"{key} {readable(ours)} instead of {limit}")
+    return ", ".join(differences) or None
 
 
 def readable_ms(milliseconds: int) -> str:

@@ -26,5 +26,5 @@ def with_seeds_that_answer(access: ClusterAccess) -> ClusterAccess:
     with contextlib.closing(WireCluster(access, settings)) as cluster:
         answer = set(cluster.seeds_that_answer(WITHIN_S))
     addresses = zip(access.bootstrap, access.endpoints, strict=True)
-    found = tuple(address for address, endpoint in addresses if endpoint in answer)
-    return replace(access, bootstrap=found or access.bootstrap)
+    bootstrap = tuple(address for address, endpoint in addresses if endpoint in answer)
+    return replace(access, bootstrap=bootstrap or access.bootstrap)

@@ -59,7 +59,7 @@ class Written:
     def __init__(self, partitions: Sequence[TopicPartition]) -> None:
         self._lock = threading.Lock()
         self._next = dict.fromkeys(partitions, 0)
-        self.accepted: dict[TopicPartition, list[int]] = {each: [] for each in partitions}
+        self.accepted: dict[TopicPartition, list[int]] = {partition: [] for partition in partitions}
         """Numbers that a broker has acknowledged."""
         self.unclear: set[tuple[TopicPartition, int]] = set()
         """Those that it may have written without saying so."""

@@ -98,8 +98,8 @@ def _refused(what: str, endpoint: TokenEndpoint, why: str) -> TokenRefused:
 
 def proxies() -> urllib.request.ProxyHandler:
     """The environment's proxies, for TLS only: others could read the secret."""
-    known = urllib.request.getproxies()
-    return urllib.request.ProxyHandler({"https": known["https"]} if "https" in known else {})
+    urls = urllib.request.getproxies()
+    return urllib.request.ProxyHandler({"https": urls["https"]} if "https" in urls else {})
 
 
 class NoRedirect(urllib.request.HTTPRedirectHandler):

@@ -15,10 +15,10 @@ RESTS_S = 2.0
 def stamp_of(path: Path) -> Hashable | None:
     """Return what tells a file's versions apart, through links; None: there is none."""
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+    return stat.st_dev, stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
 class ChangedFile:

@@ -152,7 +152,7 @@ def changes_between(before: Config, after: Config) -> ConfigChanges:
             fields = (*_fields(was, link, ""), *_of_clusters(before, after, link), *shared)
             if fields:
                 links.append(LinkChange(LinkName(name), LinkFate.CHANGED, fields))
-    of_process = tuple(each for each in process if not _is_in(each.field, _OF_EACH_LINK))
+    of_process = tuple(change for change in process if not _is_in(change.field, _OF_EACH_LINK))
     return ConfigChanges(tuple(links), of_process)
 
 

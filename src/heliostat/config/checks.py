@@ -34,9 +34,9 @@ def cross_problems(raw: Mapping[str, Any]) -> Iterator[str]:
     """Yield problems between fields of a raw file, whatever else may be wrong in it."""
     clusters = raw.get("clusters")
     aliases = [a for a in clusters if isinstance(a, str)] if isinstance(clusters, dict) else []
-    for one, other in combinations(aliases, 2):
-        if one.casefold() == other.casefold():
-            yield f"clusters.{other}: equal to alias {one} except for case (got {other!r})"
+    for alias, other in combinations(aliases, 2):
+        if alias.casefold() == other.casefold():
+            yield f"clusters.{other}: equal to alias {alias} except for case (got {other!r})"
     service = raw.get("service")
     home = service.get("home") if isinstance(service, dict) else None
     if isinstance(home, str) and home not in aliases:
@@ -48,16 +48,16 @@ def cross_problems(raw: Mapping[str, Any]) -> Iterator[str]:
     links = raw.get("links")
     if isinstance(links, list) and not links and home is None:
         yield "links: must not be empty, unless service.home is set (got [])"
-    seen: dict[str, int] = {}
+    indexes: dict[str, int] = {}
     for index, link in enumerate(links if isinstance(links, list) else ()):
         if not isinstance(link, dict):
             continue
         name = link.get("name")
         if isinstance(name, str):
-            if name.casefold() in seen:
-                first = seen[name.casefold()]
+            if name.casefold() in indexes:
+                first = indexes[name.casefold()]
                 yield f"links[{index}].name: links[{first}] has that name (got {name!r})"
-            seen.setdefault(name.casefold(), index)
+            indexes.setdefault(name.casefold(), index)
         yield from _side_problems(f"links[{index}]", link, aliases, clusters)
 
 
@@ -87,8 +87,8 @@ def _no_such_cluster(alias: str, aliases: list[str]) -> str:
 
 
 def _addresses(cluster: Any) -> set[str]:
-    found = cluster.get("bootstrap") if isinstance(cluster, dict) else None
-    entries = [found] if isinstance(found, str) else found
+    bootstrap = cluster.get("bootstrap") if isinstance(cluster, dict) else None
+    entries = [bootstrap] if isinstance(bootstrap, str) else bootstrap
     return (
         {e.lower() for e in entries if isinstance(e, str)} if isinstance(entries, list) else set()
     )
@@ -106,26 +106,26 @@ def target_problems(config: Config) -> Iterator[str]:
                 f"links[{index}].topics.naming: mirrors would be called {rule}, and names with "
                 f"this prefix are never mirrored (got {link.topics.name_format()!r})"
             )
-    for (i, one), (j, other) in combinations(enumerate(config.links), 2):
-        if one.target != other.target or one.topics.slot.is_beside(other.topics.slot):
+    for (i, first), (j, other) in combinations(enumerate(config.links), 2):
+        if first.target != other.target or first.topics.slot.is_beside(other.topics.slot):
             continue
-        if one.topics.merges and other.topics.merges and one.source != other.source:
+        if first.topics.merges and other.topics.merges and first.source != other.source:
             continue
-        named = _named_targets(one)
+        named = _named_targets(first)
         in_metrics = {metric_name(topic): topic for topic in named}
         for topic, source in _named_targets(other).items():
             if topic in named:
                 yield (
-                    f"links[{j}].topics.include: links[{i}] ({one.name}) already writes "
-                    f"into topic {topic} of {one.target} (got {source!r})"
+                    f"links[{j}].topics.include: links[{i}] ({first.name}) already writes "
+                    f"into topic {topic} of {first.target} (got {source!r})"
                 )
             elif metric_name(topic) in in_metrics:
                 yield (
                     f"links[{j}].topics.include: topic {topic} differs from "
-                    f"{in_metrics[metric_name(topic)]}, into which links[{i}] ({one.name}) writes, "
-                    f"only in . and _, and Kafka refuses such names (got {source!r})"
+                    f"{in_metrics[metric_name(topic)]}, into which links[{i}] ({first.name}) "
+                    f"writes, only in . and _, and Kafka refuses such names (got {source!r})"
                 )
-        yield from _same_selection(f"links[{j}]", one, other)
+        yield from _same_selection(f"links[{j}]", first, other)
 
 
 def merge_problems(config: Config) -> Iterator[str]:
@@ -168,11 +168,11 @@ def progress_group_problems(config: Config) -> Iterator[str]:
     name = config.metrics.progress_group
     if name is None or LINK_PLACE in name:
         return
-    for one, other in combinations(config.links, 2):
-        if one.source == other.source:
+    for link, other in combinations(config.links, 2):
+        if link.source == other.source:
             yield (
-                f"metrics.progress_group: links {one.name} and {other.name} copy from "
-                f"{one.source}, so the name must contain {LINK_PLACE} (got {name!r})"
+                f"metrics.progress_group: links {link.name} and {other.name} copy from "
+                f"{link.source}, so the name must contain {LINK_PLACE} (got {name!r})"
             )
 
 
@@ -199,30 +199,30 @@ def publishes_groups(link: LinkConfig) -> bool:
     return link.groups.sync or link.checkpoints.emit
 
 
-def _is_opposite(config: Config, one: LinkConfig, other: LinkConfig) -> bool:
-    return _are_same(config, one.source, other.target) and _are_same(
-        config, one.target, other.source
+def _is_opposite(config: Config, link: LinkConfig, other: LinkConfig) -> bool:
+    return _are_same(config, link.source, other.target) and _are_same(
+        config, link.target, other.source
     )
 
 
-def _are_same(config: Config, one: Alias, other: Alias) -> bool:
+def _are_same(config: Config, alias: Alias, other: Alias) -> bool:
     """Whether two aliases lead to one cluster, as far as the file shows it."""
-    return one == other or bool(_seeds(config, one) & _seeds(config, other))
+    return alias == other or bool(_seeds(config, alias) & _seeds(config, other))
 
 
 def _seeds(config: Config, alias: Alias) -> set[str]:
-    found = config.clusters.get(alias)
-    return set() if found is None else {address.lower() for address in found.bootstrap}
+    cluster = config.clusters.get(alias)
+    return set() if cluster is None else {address.lower() for address in cluster.bootstrap}
 
 
-def _same_selection(where: str, one: LinkConfig, other: LinkConfig) -> Iterator[str]:
-    same = one.source == other.source and one.topics.exclude == other.topics.exclude
-    if not same or one.topics.name_format() != other.topics.name_format():
+def _same_selection(where: str, link: LinkConfig, other: LinkConfig) -> Iterator[str]:
+    same = link.source == other.source and link.topics.exclude == other.topics.exclude
+    if not same or link.topics.name_format() != other.topics.name_format():
         return
     for entry in other.topics.include:
-        if entry in one.topics.include and not is_plain_name(entry):
+        if entry in link.topics.include and not is_plain_name(entry):
             yield (
-                f"{where}.topics.include: link {one.name} mirrors the same topics under the same "
+                f"{where}.topics.include: link {link.name} mirrors the same topics under the same "
                 f"names (got {entry!r})"
             )
 
@@ -283,9 +283,11 @@ def registry_topic_problems(config: Config) -> Iterator[str]:
         source, target = _registry(config, link.source), _registry(config, link.target)
         if source is None or target is None:
             continue
-        selects = any(compile_pattern(each).fullmatch(source.topic) for each in link.topics.include)
+        selects = any(
+            compile_pattern(pattern).fullmatch(source.topic) for pattern in link.topics.include
+        )
         excludes = any(
-            compile_pattern(each).fullmatch(source.topic) for each in link.topics.exclude
+            compile_pattern(pattern).fullmatch(source.topic) for pattern in link.topics.exclude
         )
         mirror = _rule(link).replace("${topic}", source.topic)
         if selects and not excludes and mirror == target.topic:

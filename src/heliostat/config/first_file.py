@@ -69,7 +69,7 @@ class FirstLink:
         yield "clusters:"
         for cluster in (self.source, self.target):
             yield f"  {_flow(str(cluster.alias))}:"
-            bootstrap = [each.strip() for each in cluster.addresses.split(",")]
+            bootstrap = [address.strip() for address in cluster.addresses.split(",")]
             yield f"    bootstrap: {_flow(bootstrap)}"
             if cluster.security:
                 yield f"    security: {_flow(dict(cluster.security))}  # {_NOT_WRITTEN}"
@@ -91,7 +91,9 @@ def _flow(value: object) -> str:
 
 def proposed_aliases(source: ClusterConfig, target: ClusterConfig) -> tuple[Alias, Alias]:
     """Return names for two clusters: the first part of their hosts, if that tells them apart."""
-    names = [each.bootstrap[0].rpartition(":")[0].partition(".")[0] for each in (source, target)]
+    names = [
+        cluster.bootstrap[0].rpartition(":")[0].partition(".")[0] for cluster in (source, target)
+    ]
     usable = all(name and name[0].isalpha() and name.replace("-", "").isalnum() for name in names)
     if usable and names[0] != names[1] and "localhost" not in names:
         return Alias(names[0]), Alias(names[1])

@@ -162,17 +162,17 @@ class _Loader(yaml.SafeLoader):
 
     @override
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: dict[object, int] = {}
+        key_lines: dict[object, int] = {}
         for key_node, _ in node.value:
             line = key_node.start_mark.line + 1
             if key_node.value == "<<" or not isinstance(key_node, yaml.ScalarNode):
                 continue
-            if key_node.value in seen:
-                first = seen[key_node.value]
+            if key_node.value in key_lines:
+                first = key_lines[key_node.value]
                 self.problems.append(
                     f"line {line}: key given twice, first in line {first} (got {key_node.value!r})"
                 )
-            seen.setdefault(key_node.value, line)
+            key_lines.setdefault(key_node.value, line)
         return super().construct_mapping(node, deep=deep)
 
 
@@ -277,10 +277,10 @@ def _nearest(where: _Path) -> str:
     sections: list[type[BaseModel]] = [Config]
     for part in where[:-1]:
         inner = [
-            found
+            subsection
             for section in sections
             if isinstance(part, str) and part in section.model_fields
-            for found in _sections_in(section.model_fields[part].annotation)
+            for subsection in _sections_in(section.model_fields[part].annotation)
         ]
         sections = inner or sections  # a place in a list, a name in a map, or one of several
     keys = [key for section in sections for key in section.model_fields]

@@ -39,7 +39,7 @@ def cluster_at(
         An address or a key is none; all problems are listed.
     """
     name = alias or alias_of(addresses)
-    bootstrap = [each.strip() for each in addresses.split(",")]
+    bootstrap = [address.strip() for address in addresses.split(",")]
     cluster: dict[str, Any] = {"bootstrap": bootstrap}
     if security:
         cluster["security"] = dict(security)

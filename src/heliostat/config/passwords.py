@@ -31,7 +31,9 @@ def load_passwords(path: str) -> Mapping[str, SecretRef]:
     except yaml.YAMLError:
         raise ConfigError(f"the file of passwords {path} is no YAML") from None
     except ValidationError as error:
-        where = sorted({str(each["loc"][0]) if each["loc"] else "all" for each in error.errors()})
+        where = sorted(
+            {str(detail["loc"][0]) if detail["loc"] else "all" for detail in error.errors()}
+        )
         raise ConfigError(
             f"the file of passwords {path} has entries that are no reference "
             f"({{file: ...}} or {{env: ...}}): {', '.join(where)}"

@@ -305,12 +305,12 @@ class PipelineConfig(Frozen):
     @property
     def avro_steps(self) -> tuple[AvroStep, ...]:
         """Those for Avro fields."""
-        found = (each.avro_fields for each in self.steps)
-        return tuple(each for each in found if each is not None)
+        fields = (step.avro_fields for step in self.steps)
+        return tuple(avro_step for avro_step in fields if avro_step is not None)
 
     @model_validator(mode="after")
     def _has_one_step_a_column(self) -> Self:
-        columns = [each.column for each in self.avro_steps]
+        columns = [avro_step.column for avro_step in self.avro_steps]
         if len(columns) > len(set(columns)):
             raise ValueError("two steps for Avro fields of one column: join them")
         steps = (step.json_fields for step in self.steps)
@@ -321,7 +321,7 @@ class PipelineConfig(Frozen):
 
 
 def _check_names(pipelines: tuple[PipelineConfig, ...]) -> tuple[PipelineConfig, ...]:
-    names = [each.name for each in pipelines]
+    names = [pipeline.name for pipeline in pipelines]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ValueError(f"two pipelines have the name {twice[0]}")

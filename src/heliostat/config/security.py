@@ -173,8 +173,8 @@ class SecurityConfig(Frozen):
         if not self.protocol.startswith("SASL_"):
             yield from self._foreign(_SASL_KEYS, "SASL: protocol SASL_PLAINTEXT or SASL_SSL")
         elif self.mechanism is None:
-            known = ", ".join(get_args(MechanismName))
-            yield f"{self.protocol} needs mechanism, one of {known}"
+            mechanisms = ", ".join(get_args(MechanismName))
+            yield f"{self.protocol} needs mechanism, one of {mechanisms}"
         else:
             kind = "PLAIN and SCRAM" if self.mechanism in _PASSWORD_MECHANISMS else self.mechanism
             for other, keys in _SASL_KEYS_OF.items():

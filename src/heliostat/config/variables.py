@@ -7,14 +7,14 @@ import re
 VARIABLE = re.compile(r"\$\{([^}]*)\}")
 
 
-def check_variables(text: str, known: tuple[str, ...], what: str) -> None:
+def check_variables(text: str, variables: tuple[str, ...], what: str) -> None:
     """Check the variables of a format.
 
     Parameters
     ----------
     text
         The format.
-    known
+    variables
         Names of variables; the first one must be in it.
     what
         What is named by it, for the message.
@@ -26,8 +26,8 @@ def check_variables(text: str, known: tuple[str, ...], what: str) -> None:
     """
     names = VARIABLE.findall(text)
     for name in names:
-        if name not in known:
-            choices = ", ".join(f"${{{choice}}}" for choice in known)
+        if name not in variables:
+            choices = ", ".join(f"${{{choice}}}" for choice in variables)
             raise ValueError(f"unknown variable ${{{name}}}, known are {choices}")
-    if known[0] not in names:
-        raise ValueError(f"without ${{{known[0]}}} every {what} would get the same name")
+    if variables[0] not in names:
+        raise ValueError(f"without ${{{variables[0]}}} every {what} would get the same name")

@@ -91,10 +91,10 @@ class ConfigKey:
 def keys_of(kind: str) -> tuple[ConfigKey, ...]:
     """Return the properties of a class; of one that Kafka has not: those of all connectors."""
     content = json.loads(_FILE.read_text(encoding="utf-8"))
-    known = content["keys"]
+    keys = content["keys"]
     rows = [
-        [each, *known[each]] if isinstance(each, str) else each
-        for each in content.get(kind, content["other"])
+        [key, *keys[key]] if isinstance(key, str) else key
+        for key in content.get(kind, content["other"])
     ]
     return tuple(_key(row) for row in rows)
 

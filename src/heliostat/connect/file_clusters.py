@@ -54,7 +54,7 @@ class FileClusters:
             },
             frozenset(links),
             config.service.connect.target,
-            frozenset(a for a, each in config.clusters.items() if each.schema_registry),
+            frozenset(a for a, cluster in config.clusters.items() if cluster.schema_registry),
             PRESERVE if (strategy := config.defaults.schemas.strategy) == "off" else strategy,
         )
 
@@ -64,7 +64,7 @@ class FileClusters:
         The addresses count where they and the alias disagree: a connector works where it connects.
         """
         given = {_PROTOCOL.sub("", address).lower() for address in side.addresses}
-        same = [alias for alias, known in self.addresses.items() if known & given]
+        same = [alias for alias, addresses in self.addresses.items() if addresses & given]
         alias = Alias(side.alias)
         if alias in same:
             return alias
@@ -74,11 +74,11 @@ class FileClusters:
             return alias
         if not given and side.is_target and self.target is not None:
             return self.target
-        known = ", ".join(sorted(self.addresses)[:SHOWN_MAX])
+        aliases = ", ".join(sorted(self.addresses)[:SHOWN_MAX])
         called = f" or the alias {side.alias!r}" if side.alias else ""
         return ConfigProblem(
             side.field,
-            f"no cluster of the configuration file has such addresses{called}: it has {known}; "
+            f"no cluster of the configuration file has such addresses{called}: it has {aliases}; "
             "add the cluster under clusters, with its credentials",
         )
 

@@ -33,9 +33,11 @@ def connector_links(
     connectors = connectors_in(definitions)
     derived = links_of(connectors.values(), FileClusters.of_config(file.config, names))
     copying = (c for c in connectors.values() if c.plugin is not None and c.plugin.makes_link)
-    found = {link: each for each in copying for link in derived.of_connector[each.name]}
+    by_link = {
+        link: connector for connector in copying for link in derived.of_connector[connector.name]
+    }
     return {
-        link: ConnectorLink(found[link], content)
+        link: ConnectorLink(by_link[link], content)
         for link, content in derived.links.items()
         if link not in made
     }
@@ -44,4 +46,4 @@ def connector_links(
 def home_contents(file: ConfigFile, definitions: Mapping[DefinitionKey, Definition]) -> Contents:
     """Return what each has under `links:`; a link that was made by API keeps its name."""
     links = connector_links(file, definitions).items()
-    return {**{name: each.content for name, each in links}, **contents_of(definitions)}
+    return {**{name: link.content for name, link in links}, **contents_of(definitions)}

@@ -78,30 +78,30 @@ def choose_link(
     copies
         What links of connectors copy, or did.
     """
-    known = dict(copies)
+    link_copies = dict(copies)
     link = stored.link
     was = None if before is None else links_of([*others, before], file)
     if was is not None and (content := was.links.get(LinkName(link))) is not None:
-        known[LinkName(link)] = LinkCopies.of_content(content)
-    derived = links_of([*others, stored], file, known)
+        link_copies[LinkName(link)] = LinkCopies.of_content(content)
+    derived = links_of([*others, stored], file, link_copies)
     (name,) = derived.of_connector[stored.name]
     own = LinkCopies.of_content(derived.links[name])
-    if link and known.get(LinkName(link), own) != own:
-        derived = links_of([*others, replace(stored, link="")], file, known)
+    if link and link_copies.get(LinkName(link), own) != own:
+        derived = links_of([*others, replace(stored, link="")], file, link_copies)
         (name,) = derived.of_connector[stored.name]
     earlier = LinkName(link) if link and name != link else None
-    noted = {name: own} | ({} if earlier is None else {earlier: known[earlier]})
+    noted = {name: own} | ({} if earlier is None else {earlier: link_copies[earlier]})
     return LinkChoice(name, derived.links[name], noted, earlier)
 
 
 def with_names(
-    file: FileClusters, known: Mapping[LinkName, LinkConfig], copies: Copies
+    file: FileClusters, followed_links: Mapping[LinkName, LinkConfig], copies: Copies
 ) -> FileClusters:
     """Return what the file says, with the names of links that are no connector's.
 
     Parameters
     ----------
-    known
+    followed_links
         Links that are followed and are no connector's now: of one that was, it is not known yet
         that it has ended.
     copies
@@ -109,7 +109,7 @@ def with_names(
     """
     alien = {
         name
-        for name, link in known.items()
+        for name, link in followed_links.items()
         if name not in copies or copies[name] != LinkCopies.of_link(link)
     }
     return replace(file, links=file.links | alien)

@@ -76,18 +76,21 @@ def links_of(
         otherwise.
     """
     derived = DerivedLinks()
-    given = sorted(connectors, key=lambda each: (each.generation < 0, each.generation, each.name))
+    given = sorted(
+        connectors,
+        key=lambda candidate: (candidate.generation < 0, candidate.generation, candidate.name),
+    )
     read: dict[str, _Read] = {}
     for stored in given:
         problems = [*_not_ours(stored), *refusals_of(stored.config)]
         if not problems:
-            read[stored.name] = found = _Read(stored, Ledger())
-            problems += found.problems()
+            read[stored.name] = reading = _Read(stored, Ledger())
+            problems += reading.problems()
         derived.of_connector[stored.name] = ()
         if problems:
             derived.problems[stored.name] = tuple(problems)
             read.pop(stored.name, None)
-    names = _LinkNames({each.link: each.name for each in given if each.link}, copies or {})
+    names = _LinkNames({owner.link: owner.name for owner in given if owner.link}, copies or {})
     for entry in read.values():
         if entry.makes_link:
             _add_link(derived, entry, read.values(), file, names)
@@ -127,12 +130,12 @@ class _Read:
         if self.is_replicator:
             name = _ADDRESSES[which]
             setting = self.connector.settings.get(name)
-            found = frozenset[str]() if setting is None else frozenset(setting.entries())
-            return Side(name, "", found, is_target)
+            addresses = frozenset[str]() if setting is None else frozenset(setting.entries())
+            return Side(name, "", addresses, is_target)
         alias = aliases_of(self.connector)[1 if is_target else 0]
-        found = addresses_of(self.connector, which)
-        named = f"{which}.cluster." + ("bootstrap.servers" if found else "alias")
-        return Side(named, alias, found, is_target)
+        addresses = addresses_of(self.connector, which)
+        named = f"{which}.cluster." + ("bootstrap.servers" if addresses else "alias")
+        return Side(named, alias, addresses, is_target)
 
     def policy(self) -> tuple[str, str]:
         """Return what decides how it calls topics: class and separator."""
@@ -155,9 +158,9 @@ NOT_OURS = (
 def _check_sides(derived: DerivedLinks, entry: _Read, file: FileClusters) -> None:
     """Note clusters that are not ours; a heartbeat may leave out where its target is."""
     wrong = [
-        found
+        problem
         for which in ("source", "target")
-        if isinstance(found := file.alias_of(entry.side(which)), ConfigProblem)
+        if isinstance(problem := file.alias_of(entry.side(which)), ConfigProblem)
     ]
     if wrong:
         derived.problems[entry.stored.name] = tuple(wrong)
@@ -181,8 +184,8 @@ def _add_link(
         return
     partners = [] if entry.is_replicator else _partners(entry, others)
     ledger = Ledger()
-    for each in (entry, *partners):
-        ledger.add(setting.origin for setting in each.connector.settings.values())
+    for reading in (entry, *partners):
+        ledger.add(setting.origin for setting in reading.connector.settings.values())
     try:
         content = _content(entry, partners, (source, target), ledger)
     except ConfigError as error:
@@ -200,9 +203,9 @@ def _add_link(
     section = {"source": source, "target": target, **content}
     name = names.name_of(entry.stored, section, {*file.links, *derived.links})
     derived.links[name] = section
-    for each in (entry, *partners):
-        derived.of_connector[each.stored.name] += (name,)
-        _note(derived, each.stored.name, ledger)
+    for reading in (entry, *partners):
+        derived.of_connector[reading.stored.name] += (name,)
+        _note(derived, reading.stored.name, ledger)
 
 
 def _partners(entry: _Read, others: Iterable[_Read]) -> list[_Read]:
@@ -210,14 +213,14 @@ def _partners(entry: _Read, others: Iterable[_Read]) -> list[_Read]:
 
     A checkpoint whose policy is another one speaks of mirrors of other names.
     """
-    rest = [each for each in others if not each.makes_link]
-    found = partners_of(entry.connector, [each.connector for each in rest])
-    own = [*found.checkpoints, *found.at_source, *found.at_target]
+    rest = [other for other in others if not other.makes_link]
+    partners = partners_of(entry.connector, [other.connector for other in rest])
+    own = [*partners.checkpoints, *partners.at_source, *partners.at_target]
     return [
-        each
-        for each in rest
-        if any(each.connector is one for one in own)
-        and (each.connector.kind != CHECKPOINT or each.policy() == entry.policy())
+        other
+        for other in rest
+        if any(other.connector is partner for partner in own)
+        and (other.connector.kind != CHECKPOINT or other.policy() == entry.policy())
     ]
 
 
@@ -227,12 +230,12 @@ def _content(
     if entry.is_replicator:
         (flow,) = replicator_flows([entry.connector], ledger)
     else:
-        mine = [each.connector for each in partners]
-        checkpoints = [each for each in mine if each.kind == CHECKPOINT]
-        beating = [each for each in mine if each.kind != CHECKPOINT]
+        mine = [partner.connector for partner in partners]
+        checkpoints = [partner for partner in mine if partner.kind == CHECKPOINT]
+        beating = [partner for partner in mine if partner.kind != CHECKPOINT]
         flow = build_flow(entry.connector, checkpoints, beating, [], ledger)
         at_target = partners_of(entry.connector, mine).at_target
-        flow.has_heartbeats_at_target = any(emits_heartbeats(each) for each in at_target)
+        flow.has_heartbeats_at_target = any(emits_heartbeats(partner) for partner in at_target)
         by_default = Setting("true", Origin(_OUR_FILE, _SYNCS))
         flow.settings.setdefault(_SYNCS, by_default)
     for client, alias in ((flow.source, ends[0]), (flow.target, ends[1])):
@@ -258,12 +261,12 @@ class _LinkNames:
         self, stored: StoredConnector, section: Mapping[str, Any], taken: Iterable[str]
     ) -> LinkName:
         """Return the name that was chosen when it was stored, or else a free one."""
-        used = {each.casefold() for each in taken}
+        used = {link_name.casefold() for link_name in taken}
         if stored.link and stored.link.casefold() not in used:
             return LinkName(stored.link)
         used |= {link.casefold() for link, owner in self.kept.items() if owner != stored.name}
         own = LinkCopies.of_content(section)
-        used |= {link.casefold() for link, each in self.copies.items() if each != own}
+        used |= {link.casefold() for link, link_copies in self.copies.items() if link_copies != own}
         usual = _plain(f"{section['source']}-to-{section['target']}")
         name = usual
         if name.casefold() in used:
@@ -279,15 +282,15 @@ def _plain(text: str) -> str:
 
 def _unsupported(ledger: Ledger, file: str) -> Iterator[ConfigProblem]:
     """Yield transformations that a link can't do: without them it would copy other records."""
-    found = [
+    findings = [
         finding
         for finding in ledger.findings()
         if finding.origin.file == file
         and finding.fate is Fate.NOT_SUPPORTED
         and finding.origin.name.startswith(("transforms", "predicates"))
     ]
-    inner = [finding for finding in found if "." in finding.origin.name]
-    for finding in inner or found:
+    inner = [finding for finding in findings if "." in finding.origin.name]
+    for finding in inner or findings:
         yield ConfigProblem(finding.origin.name, f"a link can't do that: {finding.text}")
 
 
@@ -331,11 +334,11 @@ def _problems_in(error: ConfigError, config: Mapping[str, str]) -> Iterator[Conf
 
 
 def _note(derived: DerivedLinks, name: str, ledger: Ledger) -> None:
-    own = [each for each in ledger.findings() if each.origin.file == name]
+    own = [finding for finding in ledger.findings() if finding.origin.file == name]
     lines = [
-        _line(each)
-        for each in own
-        if each.fate is not Fate.USED and each.origin.name not in _NAMING
+        _line(finding)
+        for finding in own
+        if finding.fate is not Fate.USED and finding.origin.name not in _NAMING
     ]
     derived.notes[name] = tuple(dict.fromkeys([*derived.notes.get(name, ()), *lines]))
 

@@ -48,14 +48,14 @@ def change_of(
     OffsetsRefused
         With the first entry that can't be read, or that would have records copied twice.
     """
-    known = {(row.source, row.partition): row for row in partitions}
+    rows = {(row.source, row.partition): row for row in partitions}
     forwards: dict[TopicPartition, Offset] = {}
     for entry in wanted:
         partition, offset = entry.get("partition"), entry.get("offset")
         if not isinstance(partition, Mapping):
             raise OffsetsRefused("Source partition may not be null")
         topic, number = _place(partition)
-        row = known.get((topic, number))
+        row = rows.get((topic, number))
         position = 0 if row is None else max(0, row.position)
         following = _following(f"{topic}-{number}", position, offset)
         if following > position:

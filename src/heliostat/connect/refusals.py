@@ -65,7 +65,7 @@ def refusals_of(config: Mapping[str, str]) -> Iterator[ConfigProblem]:
         elif name.endswith("interceptor.classes"):
             yield ConfigProblem(name, "no interceptor runs here; records cross as they are")
         elif name.endswith("metric.reporters"):
-            if not {each.strip() for each in text.split(",")} <= _REPORTERS:
+            if not {reporter.strip() for reporter in text.split(",")} <= _REPORTERS:
                 yield ConfigProblem(name, "no reporter is loaded here; see /metrics")
         elif name.endswith(".class") and not _is_known(name, text):
             yield ConfigProblem(

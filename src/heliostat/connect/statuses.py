@@ -138,7 +138,11 @@ def _tasks(
     by_lane: dict[int, list[PartitionStatus]] = {lane: [] for lane in lanes}
     for partition in partitions:
         by_lane[partition.lane if partition.lane in by_lane else lanes[0]].append(partition)
-    stopped = {(each.source, each.partition): each for each in status.problems if each.is_stopped}
+    stopped = {
+        (problem.source, problem.partition): problem
+        for problem in status.problems
+        if problem.is_stopped
+    }
     tasks: list[Task] = []
     for rows in by_lane.values():
         named = tuple(f"{row.source}-{row.partition}" for row in rows)
@@ -151,9 +155,9 @@ def _tasks(
 def _trace(problems: Sequence[PartitionProblem]) -> str:
     """Return a line about each partition that waits for a person."""
     lines = [
-        f"{each.source}-{each.partition}: {each.code}: {each.reason} (since {_time(each.since_ms)};"
-        f" heliostat explain {each.source} says what to do)"
-        for each in problems[:TRACES_MAX]
+        f"{problem.source}-{problem.partition}: {problem.code}: {problem.reason} "
+        f"(since {_time(problem.since_ms)}; heliostat explain {problem.source} says what to do)"
+        for problem in problems[:TRACES_MAX]
     ]
     if len(problems) > TRACES_MAX:
         lines.append(f"and {len(problems) - TRACES_MAX} more partitions")

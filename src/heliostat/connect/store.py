@@ -93,11 +93,11 @@ class HomeConnectors:
             notes = [
                 Definition(
                     DefinitionKey(DefinitionKind.COPIES, link),
-                    each.to_json(),
+                    link_copies.to_json(),
                     connector.by,
                     connector.at_ms,
                 )
-                for link, each in copies.items()
+                for link, link_copies in copies.items()
             ]
             rows = [*notes, *self._state_of(connector), connector.to_definition()]
             offset = self._book.write(*rows)
@@ -107,7 +107,7 @@ class HomeConnectors:
     def _state_of(self, connector: StoredConnector) -> list[Definition]:
         """Return the row of its state, if that must be written with its configuration."""
         definitions = self._book.definitions
-        row, wished = (definitions.get(each) for each in (connector.key, connector.state_key))
+        row, wished = (definitions.get(key) for key in (connector.key, connector.state_key))
         if row is None:
             is_needed = wished is not None or connector.state is not WishedState.RUNNING
             return [connector.to_state()] if is_needed else []
@@ -123,11 +123,11 @@ class HomeConnectors:
         """Remove one, by this word at this time; nothing happens if there is none."""
         with self._lock:
             self._look(Offset(0))
-            found = self._connectors().get(name)
-            if found is None:
+            connector = self._connectors().get(name)
+            if connector is None:
                 return
-            self._book.write(self._book.definitions[found.key].leaving(by, at_ms))
-            self._book.remove([found.state_key, found.key])
+            self._book.write(self._book.definitions[connector.key].leaving(by, at_ms))
+            self._book.remove([connector.state_key, connector.key])
             for _ in range(LOOKS_MAX):
                 if name not in self._connectors():
                     return

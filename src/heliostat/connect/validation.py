@@ -53,10 +53,10 @@ class Validation:
         errors: dict[str, list[str]] = {}
         for problem in self.problems:
             errors.setdefault(problem.field, []).append(problem.text)
-        known = {key.name for key in self.keys}
+        names = {key.name for key in self.keys}
         rows = [self._row(key.name, key, errors.get(key.name, [])) for key in self.keys]
         rows += [
-            self._row(name, None, texts) for name, texts in errors.items() if name not in known
+            self._row(name, None, texts) for name, texts in errors.items() if name not in names
         ]
         return {
             "name": self.class_name,
@@ -153,9 +153,9 @@ def _own_rules(plugin: Plugin, config: Mapping[str, str]) -> Iterator[ConfigProb
         if config.get(_ONCE) == "required" and isolation != "read_committed":
             yield ConfigProblem(_ONCE, _NOT_COMMITTED)
     if plugin.kind == CHECKPOINT:
-        for name, told in (
+        for name, condition in (
             ("emit.checkpoints.enabled", "with emit.checkpoints.enabled set to false"),
             (_SYNCS, "without offset syncs"),
         ):
             if not is_on[name]:
-                yield ConfigProblem(name, f"MirrorCheckpointConnector can't run {told}")
+                yield ConfigProblem(name, f"MirrorCheckpointConnector can't run {condition}")

@@ -129,7 +129,7 @@ class DefinitionBook:
         Offset
             Generation of the last one.
         """
-        return self._write({each.key.key: each.to_json() for each in definitions})
+        return self._write({definition.key.key: definition.to_json() for definition in definitions})
 
     def remove(self, keys: Sequence[DefinitionKey]) -> Offset:
         """Remove definitions; return the offset of the last one's removal."""

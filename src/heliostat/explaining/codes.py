@@ -195,7 +195,7 @@ def _meaning_and_hint(code: str) -> tuple[str, str]:
     meaning, hint = _OF_PARTITIONS.get(code) or _OF_TOPICS.get(code) or ("", "")
     if cause is not None:
         return meaning or cause.words, hint or DECIDE
-    if code in {each.value for each in Cause}:
+    if code in {member.value for member in Cause}:
         of_ledger = Cause(code)
         return of_ledger.words, _OF_CAUSES.get(of_ledger, DECIDE)
     if meaning:
@@ -213,17 +213,17 @@ def _meaning_and_hint(code: str) -> tuple[str, str]:
 def _rows() -> Iterator[tuple[str, Verdict, str]]:
     """Yield name, verdict and hint of codes with which brokers and registries answer."""
     of_brokers = map(kafka_error, KAFKA_ERROR_NAMES)
-    yield from ((each.name, each.verdict, each.hint) for each in of_brokers)
+    yield from ((error.name, error.verdict, error.hint) for error in of_brokers)
     # Only here: its package loads an HTTP client.
     from heliostat.schemas.registry.error_codes import REGISTRY_ERRORS
 
-    yield from ((each.name, each.verdict, each.hint) for each in REGISTRY_ERRORS.values())
+    yield from ((error.name, error.verdict, error.hint) for error in REGISTRY_ERRORS.values())
 
 
 def _subclasses(kind: type[HeliostatError]) -> Iterator[type[HeliostatError]]:
-    for each in kind.__subclasses__():
-        yield each
-        yield from _subclasses(each)
+    for subclass in kind.__subclasses__():
+        yield subclass
+        yield from _subclasses(subclass)
 
 
 def _lowered(text: str) -> str:

@@ -62,7 +62,7 @@ def _answer(question: Question, evidence: Evidence, base: Explanation) -> Explan
             return explain_link(evidence, base)
         return explain_group(evidence, question.group, base)
     rows = evidence.partitions
-    row = next((each for each in rows if each.partition == question.partition), None)
+    row = next((partition for partition in rows if partition.partition == question.partition), None)
     if question.offset is not None and (row is not None or evidence.translated is not None):
         return explain_record(question, evidence, row, base)
     if not rows or (evidence.refusal is not None or topic in evidence.status.refused):
@@ -74,7 +74,7 @@ def _of_mirrored(
     question: Question, evidence: Evidence, topic: TopicName, base: Explanation
 ) -> Explanation:
     rows = evidence.partitions
-    row = next((each for each in rows if each.partition == question.partition), None)
+    row = next((partition for partition in rows if partition.partition == question.partition), None)
     if question.partition is None:
         return explain_topic(evidence, topic, rows, base)
     if row is not None:
@@ -85,7 +85,7 @@ def _of_mirrored(
 def _no_such_partition(
     question: Question, rows: tuple[PartitionStatus, ...], base: Explanation
 ) -> Explanation:
-    numbers = sorted(each.partition for each in rows)
+    numbers = sorted(row.partition for row in rows)
     is_one = len(numbers) == 1
     which = f"there is only {numbers[0]}" if is_one else f"there are {numbers[0]} to {numbers[-1]}"
     return replace(

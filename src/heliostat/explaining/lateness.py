@@ -51,19 +51,19 @@ def line_texts(evidence: Evidence) -> Iterator[str]:
 
 def limit_texts(status: LinkStatus, topic: str) -> Iterator[str]:
     """Yield the limits by which a topic may be late."""
-    for each in status.limits:
-        if each["topic"] in {None, topic} and each["throttled_s"]:
-            what = "the link" if each["topic"] is None else topic
-            why = f", {each['why']}" if each["why"] else ""
-            rate = rate_text(each["bytes_per_second"])
-            yield f"{what} is limited to {rate}: {each['by']} wishes so{why}"
+    for limit in status.limits:
+        if limit["topic"] in {None, topic} and limit["throttled_s"]:
+            what = "the link" if limit["topic"] is None else topic
+            why = f", {limit['why']}" if limit["why"] else ""
+            rate = rate_text(limit["bytes_per_second"])
+            yield f"{what} is limited to {rate}: {limit['by']} wishes so{why}"
 
 
 def held_texts(status: LinkStatus, topic: str, partition: int | None) -> Iterator[str]:
     """Yield open transactions of a topic, or one partition of it."""
-    for each in status.held_back:
-        if each.source == topic and partition in {None, each.partition}:
-            yield each.text()
+    for transaction in status.held_back:
+        if transaction.source == topic and partition in {None, transaction.partition}:
+            yield transaction.text()
 
 
 def not_running(evidence: Evidence) -> tuple[Kind, str, tuple[Step, ...]] | None:
@@ -97,8 +97,8 @@ def not_running(evidence: Evidence) -> tuple[Kind, str, tuple[Step, ...]] | None
             text = f"the target {link.target} does not answer, so nothing is known now"
             return Kind.UNKNOWN, text, (Step("Check that its brokers run and can be reached."),)
         case _:
-            heard = "was never started, or not within the last hour" if not driver else "is unknown"
-            return Kind.UNKNOWN, f"the link {name} {heard}", (start,)
+            words = "was never started, or not within the last hour" if not driver else "is unknown"
+            return Kind.UNKNOWN, f"the link {name} {words}", (start,)
 
 
 def _halted(status: LinkStatus, name: str) -> tuple[str, tuple[Step, ...]]:

@@ -70,8 +70,8 @@ def _paused(
     who = "an operator wishes so" if wish is None else f"{wish['by']} wishes so"
     why = f", {wish['why']}" if wish is not None and wish["why"] else ""
     text = f"{_name(row)} is paused: {who}{why}"
-    found = _with(base, Kind.PAUSED, text, (missing,), steps=(Step("Let it go on.", command),))
-    return replace(found, since_ms=row.since_ms if row.since_ms > 0 else None)
+    answer = _with(base, Kind.PAUSED, text, (missing,), steps=(Step("Let it go on.", command),))
+    return replace(answer, since_ms=row.since_ms if row.since_ms > 0 else None)
 
 
 def _copied(
@@ -79,11 +79,17 @@ def _copied(
 ) -> Explanation:
     """Explain a partition that is copied: whether it lags, and why."""
     missing, *held = reasons
-    at = f"copied up to source offset {row.position:,}" if row.position >= 0 else "being copied"
-    text = f"{_name(row)} is {at}; {missing}"
+    position_text = (
+        f"copied up to source offset {row.position:,}" if row.position >= 0 else "being copied"
+    )
+    text = f"{_name(row)} is {position_text}; {missing}"
     more = (*held, *pace_texts(evidence, row.lag_records, row.records_per_s))
     steps = (_end_transaction(evidence),) if held else (_watch(evidence),)
-    stuck = [each for each in reported(evidence.status.driver) if each.source == _place(row)]
+    stuck = [
+        standstill
+        for standstill in reported(evidence.status.driver)
+        if standstill.source == _place(row)
+    ]
     if stuck:
         return _with(
             base, Kind.LATE, text, (stuck[0].text(), *more), steps=_steps_of_stuck(row, evidence)
@@ -94,7 +100,7 @@ def _copied(
         limits = limit_texts(evidence.status, row.source)
         return _with(base, Kind.LATE, text, (*more, *limits, *line_texts(evidence)), steps=steps)
     what = "that can be copied" if held else "that the source had when it was last seen"
-    text = f"{_name(row)} has everything {what}, {at}"
+    text = f"{_name(row)} has everything {what}, {position_text}"
     kind = Kind.LATE if held else Kind.COPIED
     return _with(base, kind, text, more, steps=steps if held else ())
 
@@ -133,7 +139,7 @@ def explain_topic(
         Kind.WAITING: "wait and go on by themselves",
         Kind.LATE: "are late",
     }[worst]
-    known = known_code(code) if code else None
+    description = known_code(code) if code else None
     is_stopped = worst is Kind.STOPPED
     return replace(
         base,
@@ -142,8 +148,10 @@ def explain_topic(
         reasons=(*named, *(line_texts(evidence) if worst is Kind.LATE else ())),
         code=code,
         since_ms=min((row.since_ms for row, _ in chosen if row.since_ms > 0), default=None),
-        hint="" if known is None else known.hint,
-        next_steps=_steps_of_stop(evidence, topic, None, known) if is_stopped else first.next_steps,
+        hint="" if description is None else description.hint,
+        next_steps=_steps_of_stop(evidence, topic, None, description)
+        if is_stopped
+        else first.next_steps,
     )
 
 
@@ -151,7 +159,7 @@ def choices_of(
     evidence: Evidence, code: str, topic: str, partition: int | None, facts: Facts | None
 ) -> tuple[ChoiceShown, ...]:
     """Return what can be decided, with its effect as far as both clusters show it."""
-    found: list[ChoiceShown] = []
+    choices: list[ChoiceShown] = []
     never = GapChoice.RESTART if CAUSE_OF_CODE[code] in OF_RECORDS else GapChoice.DEAD_LETTER
     for choice in GapChoice:
         if facts is None and choice is never:
@@ -164,8 +172,8 @@ def choices_of(
             else f"records lost: {effect.records}; consumers see: {effect.consumers}"
         )
         obstacle = "" if facts is None else why_not(facts, choice)
-        found.append(ChoiceShown(choice.value, does, obstacle, "" if obstacle else command))
-    return tuple(found)
+        choices.append(ChoiceShown(choice.value, does, obstacle, "" if obstacle else command))
+    return tuple(choices)
 
 
 def resolve_command(evidence: Evidence, topic: str, partition: int | None) -> str:
@@ -175,10 +183,10 @@ def resolve_command(evidence: Evidence, topic: str, partition: int | None) -> st
 
 
 def _stopped(evidence: Evidence, row: PartitionStatus, base: Explanation) -> Explanation:
-    known = known_code(row.code)
+    description = known_code(row.code)
     name = _name(row)
-    facts = next((each for each in evidence.stops if each.source == _place(row)), None)
-    why = row.reason or known.meaning
+    facts = next((stop for stop in evidence.stops if stop.source == _place(row)), None)
+    why = row.reason or description.meaning
     reasons = [f"its next source offset is {row.position:,}"] if row.position >= 0 else []
     if facts is not None:
         reasons.append(
@@ -192,29 +200,29 @@ def _stopped(evidence: Evidence, row: PartitionStatus, base: Explanation) -> Exp
         reasons=tuple(reasons),
         code=row.code,
         since_ms=row.since_ms if row.since_ms > 0 else None,
-        hint=known.hint,
-        next_steps=_steps_of_stop(evidence, row.source, row.partition, known),
+        hint=description.hint,
+        next_steps=_steps_of_stop(evidence, row.source, row.partition, description),
         choices=choices_of(evidence, row.code, row.source, row.partition, facts)
-        if known.is_decided
+        if description.is_decided
         else (),
     )
 
 
 def _steps_of_stop(
-    evidence: Evidence, topic: str, partition: int | None, known: CodeKnown | None
+    evidence: Evidence, topic: str, partition: int | None, description: CodeKnown | None
 ) -> tuple[Step, ...]:
-    if known is None or known.is_decided:
+    if description is None or description.is_decided:
         command = resolve_command(evidence, topic, partition)
         return (Step("See what each choice would do in numbers; it changes nothing.", command),)
-    return (Step(f"What to do: {known.hint}."), _watch(evidence))
+    return (Step(f"What to do: {description.hint}."), _watch(evidence))
 
 
 def _waiting(
     evidence: Evidence, row: PartitionStatus, base: Explanation, reasons: tuple[str, ...]
 ) -> Explanation:
     name = _name(row)
-    known = known_code(row.code) if row.code else None
-    why = row.reason or ("" if known is None else known.meaning)
+    description = known_code(row.code) if row.code else None
+    why = row.reason or ("" if description is None else description.meaning)
     if not why:
         why = (
             "a lane finds out where its mirror ends"
@@ -222,8 +230,8 @@ def _waiting(
             else "a passing fault"
         )
     words = f"waits ({row.state})" if row.state in _STATES else "waits"
-    hint = "" if known is None else known.hint
-    told = (Step(f"It goes on by itself. If it lasts: {hint}."),) if hint else ()
+    hint = "" if description is None else description.hint
+    hint_steps = (Step(f"It goes on by itself. If it lasts: {hint}."),) if hint else ()
     return replace(
         base,
         kind=Kind.WAITING,
@@ -232,7 +240,7 @@ def _waiting(
         code=row.code,
         since_ms=row.since_ms if row.since_ms > 0 else None,
         hint=hint,
-        next_steps=(*told, _watch(evidence)),
+        next_steps=(*hint_steps, _watch(evidence)),
     )
 
 
@@ -253,19 +261,19 @@ def _steps_of_stuck(row: PartitionStatus, evidence: Evidence) -> tuple[Step, ...
 
 def _not_told(evidence: Evidence, row: PartitionStatus, base: Explanation) -> Explanation:
     """Explain a partition of a link that does not run, or whose lane is silent."""
-    at = (
+    position_text = (
         f"{_name(row)} was last told to be copied up to source offset {row.position:,}"
         if row.position >= 0
         else f"how far {_name(row)} is copied was never told"
     )
     if row.lag_records is not None and row.state == STOPPED:
-        at += f"; {missing_text(row.lag_records, row.lag_s, is_bound=row.is_bound)}"
+        position_text += f"; {missing_text(row.lag_records, row.lag_s, is_bound=row.is_bound)}"
     away = not_running(evidence)
     if away is not None:
         kind, text, steps = away
-        return _with(base, kind, text, (at,), steps=steps)
+        return _with(base, kind, text, (position_text,), steps=steps)
     silent = f"lane {row.lane}" if row.lane >= 0 else "its lane"
-    troubles = tuple(each for each in evidence.status.troubles if each.startswith(silent))
+    troubles = tuple(trouble for trouble in evidence.status.troubles if trouble.startswith(silent))
     text = (
         f"{silent}, which copies {_name(row)}, does not report: whether it is copied is not known"
     )
@@ -273,7 +281,7 @@ def _not_told(evidence: Evidence, row: PartitionStatus, base: Explanation) -> Ex
         Step("See Spark's page: its worker or executor may be gone, frozen or waiting."),
         _watch(evidence),
     )
-    return _with(base, Kind.UNKNOWN, text, (*troubles, at), steps=steps)
+    return _with(base, Kind.UNKNOWN, text, (*troubles, position_text), steps=steps)
 
 
 def _with(

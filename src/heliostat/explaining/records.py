@@ -29,7 +29,7 @@ def explain_record(
     offset, name = question.offset, f"{question.place}"
     if offset is None:
         raise ValueError("no offset was asked for")
-    gap = next((each for each in evidence.gaps if _covers(each, offset)), None)
+    gap = next((gap_row for gap_row in evidence.gaps if _covers(gap_row, offset)), None)
     translated = evidence.translated
     bounds = evidence.source_bounds
     if gap is not None and (translated is None or translated.why in {Why.HOLE, Why.BELOW_START}):
@@ -69,9 +69,9 @@ def _not_there(name: str, evidence: Evidence, translated: Answer, base: Explanat
     )
 
 
-def _followed(evidence: Evidence, found: Answer) -> tuple[str, ...]:
+def _followed(evidence: Evidence, answer: Answer) -> tuple[str, ...]:
     """Return that the start of a mirror went because the source deleted it, and when."""
-    by = may_follow(evidence.link.topics, found.topic)
+    by = may_follow(evidence.link.topics, answer.topic)
     if not by:
         return ()
     if not evidence.followed:
@@ -85,38 +85,39 @@ def _followed(evidence: Evidence, found: Answer) -> tuple[str, ...]:
     return (f"what the source deleted went from the mirror at {when}: {last.text}",)
 
 
-def _copied(evidence: Evidence, found: Answer, base: Explanation) -> Explanation:
-    landing, when = _landing(evidence, found)
+def _copied(evidence: Evidence, answer: Answer, base: Explanation) -> Explanation:
+    landing, when = _landing(evidence, answer)
     text = (
-        f"the record at source offset {found.offset:,} of {found.topic}-{found.partition} is at "
+        f"the record at source offset {answer.offset:,} of {answer.topic}-{answer.partition} is at "
         f"{landing.topic}-{landing.partition}, offset {landing.offset:,}, since {when}"
     )
     equal = (
         "both offsets are equal"
-        if landing.offset == found.offset
+        if landing.offset == answer.offset
         else ("offsets of both sides differ here; the offset map has it")
     )
     bounds = evidence.source_bounds
-    gone = _gone_text(bounds.start) if bounds is not None and found.offset < bounds.start else ""
+    gone = _gone_text(bounds.start) if bounds is not None and answer.offset < bounds.start else ""
     reasons = (equal, gone) if gone else (equal,)
     return replace(base, kind=Kind.COPIED, answer=text, reasons=reasons, landing=landing)
 
 
-def _in_a_hole(evidence: Evidence, found: Answer, base: Explanation) -> Explanation:
+def _in_a_hole(evidence: Evidence, answer: Answer, base: Explanation) -> Explanation:
     """Explain an offset without a record: compacted, aborted, a marker, or filtered out."""
-    landing, _ = _landing(evidence, found)
+    landing, _ = _landing(evidence, answer)
     text = (
-        f"no record at source offset {found.offset:,} of {found.topic}-{found.partition} was copied"
+        f"no record at source offset {answer.offset:,} of {answer.topic}-{answer.partition} "
+        "was copied"
     )
     where = f"{landing.topic}-{landing.partition}, offset {landing.offset:,}"
     reasons = (
         "it was compacted, aborted, a transaction's marker, or a pipeline has left it out",
-        f"{found.text}: a reader of that offset continues at {where}",
+        f"{answer.text}: a reader of that offset continues at {where}",
     )
     if evidence.link.topics.merges:
         reasons = (
             "a link has brought it there, or it was compacted, aborted, or a transaction's marker",
-            f"{found.text}, which is at {where}",
+            f"{answer.text}, which is at {where}",
         )
     return replace(base, kind=Kind.NO_RECORD, answer=text, reasons=reasons)
 
@@ -124,15 +125,16 @@ def _in_a_hole(evidence: Evidence, found: Answer, base: Explanation) -> Explanat
 def _to_come(
     question: Question,
     evidence: Evidence,
-    found: Answer,
+    answer: Answer,
     row: PartitionStatus | None,
     base: Explanation,
 ) -> Explanation:
     text = (
-        f"the record at source offset {found.offset:,} of {question.place} is not at the target yet"
+        f"the record at source offset {answer.offset:,} of {question.place} is not at the "
+        "target yet"
     )
     landed_to = evidence.landed_to
-    ahead = 0 if landed_to is None else found.offset - landed_to
+    ahead = 0 if landed_to is None else answer.offset - landed_to
     landed = (
         [] if landed_to is None else [f"copied so far: what is before source offset {landed_to:,}"]
     )
@@ -145,7 +147,7 @@ def _to_come(
 
 
 def _lost(evidence: Evidence, gap: GapRow, offset: Offset, base: Explanation) -> Explanation:
-    known = known_code(gap.cause.value)
+    description = known_code(gap.cause.value)
     kept = "; it is kept in the dead letters" if gap.choice.value == "dead_letter" else ""
     last = "?" if gap.last is None else f"{gap.last:,}"
     count = "an unknown number of records" if gap.count is None else f"{gap.count:,} records"
@@ -159,11 +161,11 @@ def _lost(evidence: Evidence, gap: GapRow, offset: Offset, base: Explanation) ->
         base,
         kind=Kind.LOST,
         answer=f"the record at source offset {offset:,} of {gap.source} is not copied and will not "
-        f"be: {known.meaning}{kept}",
+        f"be: {description.meaning}{kept}",
         reasons=reasons,
         code=gap.cause.value,
         since_ms=gap.at_ms,
-        hint=f"it has been decided; to prevent more of it: {known.hint}",
+        hint=f"it has been decided; to prevent more of it: {description.hint}",
         next_steps=tuple(steps),
     )
 
@@ -182,9 +184,9 @@ def _by_position(
     return replace(base, kind=Kind.UNKNOWN, answer=text, reasons=(more,) if more else ())
 
 
-def _landing(evidence: Evidence, found: Answer) -> tuple[Landing, str]:
-    partition = found.partition if found.to_partition is None else found.to_partition
-    topic, offset = found.to_topic or found.topic, found.to_offset or 0
+def _landing(evidence: Evidence, answer: Answer) -> tuple[Landing, str]:
+    partition = answer.partition if answer.to_partition is None else answer.to_partition
+    topic, offset = answer.to_topic or answer.topic, answer.to_offset or 0
     times = evidence.copied_s
     if times is None:
         place = Landing(topic, partition, offset, None, evidence.now_ms)
@@ -199,8 +201,8 @@ def _gone_text(start: Offset) -> str:
     return f"the source itself has it no more: its log begins at offset {start:,} now"
 
 
-def _translate(evidence: Evidence, found: Answer) -> Step:
-    where = f"{found.topic} {found.partition} {found.offset}"
+def _translate(evidence: Evidence, answer: Answer) -> Step:
+    where = f"{answer.topic} {answer.partition} {answer.offset}"
     command = f"heliostat offsets translate {where} --link {evidence.link.name}"
     return Step("Ask again for that offset alone.", command)
 

@@ -89,8 +89,8 @@ def _refused(evidence: Evidence, topic: TopicName, text: str, base: Explanation)
             hint=hint,
             next_steps=(*([Step(f"What to do: {hint}.")] if hint else []), *steps),
         )
-    known = known_code(refusal.code, by_the_reason=refusal.hint)
-    facts = next((each for each in evidence.stops if each.source.topic == topic), None)
+    description = known_code(refusal.code, by_the_reason=refusal.hint)
+    facts = next((stop for stop in evidence.stops if stop.source.topic == topic), None)
     decide = Step(
         "See what each choice would do in numbers; it changes nothing.",
         resolve_command(evidence, topic, None),
@@ -98,12 +98,16 @@ def _refused(evidence: Evidence, topic: TopicName, text: str, base: Explanation)
     return replace(
         base,
         kind=Kind.STOPPED,
-        answer=f"{topic} is refused: {refusal.reason or known.meaning}",
-        reasons=() if known.meaning in refusal.reason else (known.meaning,),
+        answer=f"{topic} is refused: {refusal.reason or description.meaning}",
+        reasons=() if description.meaning in refusal.reason else (description.meaning,),
         code=refusal.code,
-        hint=known.hint,
-        next_steps=(decide,) if known.is_decided else (Step(f"What to do: {known.hint}."),),
-        choices=choices_of(evidence, known.code, topic, None, facts) if known.is_decided else (),
+        hint=description.hint,
+        next_steps=(decide,)
+        if description.is_decided
+        else (Step(f"What to do: {description.hint}."),),
+        choices=choices_of(evidence, description.code, topic, None, facts)
+        if description.is_decided
+        else (),
     )
 
 

@@ -24,9 +24,11 @@ def explain_link(evidence: Evidence, base: Explanation) -> Explanation:
     status, name = evidence.status, evidence.link.name
     missing = missing_text(status.lag_records, status.lag_s, is_bound=status.unknown > 0)
     codes = [code for code in map(code_in, status.troubles) if code]
-    known = known_code(codes[0]) if codes else None
+    description = known_code(codes[0]) if codes else None
     base = replace(
-        base, code="" if known is None else known.code, hint="" if known is None else known.hint
+        base,
+        code="" if description is None else description.code,
+        hint="" if description is None else description.hint,
     )
     if (away := not_running(evidence)) is not None:
         kind, text, to_do = away
@@ -34,20 +36,20 @@ def explain_link(evidence: Evidence, base: Explanation) -> Explanation:
             base, kind=kind, answer=text, reasons=(*status.troubles, missing), next_steps=to_do
         )
     why = status.why_not_in_sync()
-    stopped = Counter(each.code for each in status.problems if each.is_stopped)
+    stopped = Counter(problem.code for problem in status.problems if problem.is_stopped)
     if stopped or status.refused:
         listed = [Step("See each, and decide.", f"heliostat gaps --link {shlex.quote(name)}")]
         listed += [
             Step(
-                f"{each.source}-{each.partition} [{each.code}]: ask why.",
-                _ask(name, f"{each.source}-{each.partition}"),
+                f"{problem.source}-{problem.partition} [{problem.code}]: ask why.",
+                _ask(name, f"{problem.source}-{problem.partition}"),
             )
-            for each in status.problems
-            if each.is_stopped
+            for problem in status.problems
+            if problem.is_stopped
         ][:NAMED_MAX]
         listed += [
-            Step(f"{each}: ask why it is refused.", _ask(name, each))
-            for each in list(status.refused)[:NAMED_MAX]
+            Step(f"{topic}: ask why it is refused.", _ask(name, topic))
+            for topic in list(status.refused)[:NAMED_MAX]
         ]
         kind, next_steps = Kind.STOPPED, tuple(listed)
         parts = [_counted(stopped.total(), "partition", "stopped")] if stopped else []
@@ -60,7 +62,11 @@ def explain_link(evidence: Evidence, base: Explanation) -> Explanation:
         kind = Kind.UNKNOWN if status.lag_records is None else Kind.LATE
         text = f"the link {name} runs and is not level: {missing}"
         watch = Step("See how it goes on.", f"heliostat status --link {shlex.quote(name)}")
-        next_steps = (Step(f"What to do: {known.hint}."), watch) if known is not None else (watch,)
+        next_steps = (
+            (Step(f"What to do: {description.hint}."), watch)
+            if description is not None
+            else (watch,)
+        )
     reasons = (
         *shortened(why, NAMED_MAX, "reasons"),
         *pace_texts(evidence, status.lag_records, status.records_per_s),
@@ -71,22 +77,22 @@ def explain_link(evidence: Evidence, base: Explanation) -> Explanation:
 
 def explain_group(evidence: Evidence, group: GroupId, base: Explanation) -> Explanation:
     """Explain where a consumer group would continue at the target, and why."""
-    known, link = evidence.group, evidence.link
+    group_state, link = evidence.group, evidence.link
     see = Step(
         "See it partition by partition.",
         f"heliostat groups --link {shlex.quote(link.name)} --explain {shlex.quote(group)}",
     )
-    if known is None:
+    if group_state is None:
         text = f"what is so of the group {group} is not known now"
         return replace(base, kind=Kind.UNKNOWN, answer=text, next_steps=(see,))
-    if not known.is_there:
+    if not group_state.is_there:
         text = f"the source {link.source} has no group {group}, or we may not see it"
         steps = (
             Step("Check its name there, and that the link may describe groups (heliostat acls)."),
         )
         return replace(base, kind=Kind.NOT_MIRRORED, answer=text, next_steps=steps)
-    if not known.is_selected:
-        text = f"the group {group} is not synced: {known.why}"
+    if not group_state.is_selected:
+        text = f"the group {group} is not synced: {group_state.why}"
         steps = (
             Step(
                 "See which groups groups.include, exclude and states choose.",
@@ -94,23 +100,23 @@ def explain_group(evidence: Evidence, group: GroupId, base: Explanation) -> Expl
             ),
         )
         return replace(base, kind=Kind.NOT_MIRRORED, answer=text, next_steps=steps)
-    if not known.is_synced:
+    if not group_state.is_synced:
         text = f"the group {group} is selected, but groups.sync is off: no offsets are published"
         turn_on = Step("Turn groups.sync on; heliostat groups shows what would be done.")
         return replace(base, kind=Kind.NOT_MIRRORED, answer=text, next_steps=(turn_on, see))
-    return _of_decided(known, _names(known, group), see, base)
+    return _of_decided(group_state, _names(group_state, group), see, base)
 
 
-def _names(known: GroupKnown, asked: GroupId) -> str:
+def _names(group_state: GroupKnown, asked: GroupId) -> str:
     """Return a group's name, and the one at the target if that is another."""
-    decided = known.decided
+    decided = group_state.decided
     if decided is None or decided.target_group in {NO_NAME, decided.group}:
         return asked
     return f"{decided.group} ({decided.target_group} at the target)"
 
 
-def _of_decided(known: GroupKnown, group: str, see: Step, base: Explanation) -> Explanation:
-    decided = known.decided
+def _of_decided(group_state: GroupKnown, group: str, see: Step, base: Explanation) -> Explanation:
+    decided = group_state.decided
     if decided is None or decided.problem:
         why = "" if decided is None else f": {decided.problem}"
         return replace(

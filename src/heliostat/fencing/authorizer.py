@@ -47,10 +47,10 @@ def authorizer_of(brokers: Iterable[Mapping[str, ConfigEntry]]) -> Authorizer:
     Without an answer of any broker there is no telling: the caller asks before.
     """
     shown = [_of_broker(configs) for configs in brokers]
-    if not all(each.is_there for each in shown):
+    if not all(authorizer.is_there for authorizer in shown):
         return Authorizer()
-    opens = {each.opens_without_rules for each in shown}
-    users = [each.super_users for each in shown if each.super_users is not None]
+    opens = {authorizer.opens_without_rules for authorizer in shown}
+    users = [authorizer.super_users for authorizer in shown if authorizer.super_users is not None]
     return Authorizer(
         shown[0].class_name if shown else "",
         frozenset().union(*users) if len(users) == len(shown) else None,
@@ -63,7 +63,7 @@ def _of_broker(configs: Mapping[str, ConfigEntry]) -> Authorizer:
     users, opens = _value(configs, SUPER_USERS_KEY), _value(configs, OPEN_KEY)
     return Authorizer(
         name,
-        None if users is None else frozenset(each for each in users.split(";") if each),
+        None if users is None else frozenset(user for user in users.split(";") if user),
         None if opens is None else opens.strip().lower() == "true",
     )
 

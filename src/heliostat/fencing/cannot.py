@@ -77,9 +77,9 @@ class Cannot:
         }
 
 
-def gathered(each: Iterable[tuple[Why, str, TopicName]]) -> tuple[Cannot, ...]:
+def gathered(problems: Iterable[tuple[Why, str, TopicName]]) -> tuple[Cannot, ...]:
     """Return one entry for all topics that have the same reason, in order."""
     topics: dict[tuple[Why, str], list[TopicName]] = {}
-    for why, who, topic in each:
+    for why, who, topic in problems:
         topics.setdefault((why, who), []).append(topic)
     return tuple(Cannot(why, who, tuple(sorted(some))) for (why, who), some in topics.items())

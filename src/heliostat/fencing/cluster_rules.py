@@ -40,9 +40,9 @@ class ClusterRules:
             broker: view
             if isinstance(view, HeliostatError)
             else frozenset(
-                each
-                for each in view
-                if each.permission is Permission.DENY and each.rule.principal in names
+                binding
+                for binding in view
+                if binding.permission is Permission.DENY and binding.rule.principal in names
             )
             for broker, view in self.all_rules().items()
         }
@@ -63,7 +63,7 @@ class ClusterRules:
         """Return how brokers decide, as far as they show it."""
         brokers = self._admin.brokers()
         try:
-            shown = [self._admin.describe_broker_configs(each.broker_id) for each in brokers]
+            shown = [self._admin.describe_broker_configs(broker.broker_id) for broker in brokers]
         except BrokerError as error:
             if error.kafka_code != CLUSTER_AUTHORIZATION_FAILED:
                 raise
@@ -90,4 +90,6 @@ def _topic_rules(answer: AclListing | HeliostatError) -> View:
         return answer
     if not answer.has_authorizer:
         return BrokerError("the broker has no authorizer", kafka_code=SECURITY_DISABLED)
-    return frozenset(each for each in answer.bindings if each.rule.kind is ResourceKind.TOPIC)
+    return frozenset(
+        binding for binding in answer.bindings if binding.rule.kind is ResourceKind.TOPIC
+    )

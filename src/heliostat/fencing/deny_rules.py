@@ -50,7 +50,7 @@ class DenyRules:
     def keeps_out(self, topics: Collection[TopicName]) -> bool:
         """Return whether these rules keep all out of topics but super users, if any."""
         return self.topics >= set(topics) and all(
-            each.why in ABOUT_SUPER_USERS for each in self.cannot
+            problem.why in ABOUT_SUPER_USERS for problem in self.cannot
         )
 
 
@@ -97,10 +97,10 @@ class Rights:
     def __post_init__(self) -> None:
         object.__setattr__(self, "index", RuleIndex(self.bindings))
         hiding = frozenset(
-            each.rule.principal
-            for each in self.bindings
-            if each.permission is Permission.DENY
-            and each.rule.operation in (Operation.DESCRIBE, Operation.ALL)
+            binding.rule.principal
+            for binding in self.bindings
+            if binding.permission is Permission.DENY
+            and binding.rule.operation in (Operation.DESCRIBE, Operation.ALL)
         )
         object.__setattr__(self, "hiding", hiding)
 
@@ -124,11 +124,11 @@ class Rights:
         if self.hiding & set(names):
             return False
         return any(
-            each.permission is Permission.ALLOW
-            and each.rule.principal in names
-            and each.host == ANY_HOST
-            and each.rule.operation in _SEEING
-            for each in rules
+            binding.permission is Permission.ALLOW
+            and binding.rule.principal in names
+            and binding.host == ANY_HOST
+            and binding.rule.operation in _SEEING
+            for binding in rules
         )
 
     def super_users(self, but: str = "") -> tuple[Cannot, ...]:
@@ -211,8 +211,8 @@ def fence_of(
     others = rights.existing - set(topics)
     rules = _rules(rights, denied, others, lambda some: shared_prefixes(some, others))
     concerned = (rights.super_users() if EVERYBODY in principals else ()) or tuple(
-        Cannot(Why.SUPER_USERS, each)
-        for each in sorted(set(principals) & (rights.authorizer.super_users or frozenset()))
+        Cannot(Why.SUPER_USERS, user)
+        for user in sorted(set(principals) & (rights.authorizer.super_users or frozenset()))
     )
     left = {topic for _, _, topic in problems}
     return DenyRules(frozenset(rules), (*gathered(problems), *concerned), frozenset(topics) - left)

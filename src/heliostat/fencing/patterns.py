@@ -78,9 +78,9 @@ def shared_prefixes(wanted: Collection[str], others: Iterable[str]) -> set[str]:
     return prefixes
 
 
-def _shared(one: str, other: str) -> int:
+def _shared(name: str, other: str) -> int:
     """Return how many characters two names begin with alike."""
-    alike = takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+    alike = takewhile(lambda pair: pair[0] == pair[1], zip(name, other, strict=False))
     return sum(1 for _ in alike)
 
 

@@ -59,7 +59,7 @@ class Protection:
             "mirrors": self.mirrors,
             "protected": self.protected,
             "rules": self.rules,
-            "cannot": [each.to_json() for each in self.cannot[:SHOWN_CANNOT]],
+            "cannot": [problem.to_json() for problem in self.cannot[:SHOWN_CANNOT]],
             "cannot_count": len(self.cannot),
             "behind": self.behind,
         }
@@ -68,7 +68,7 @@ class Protection:
         """Return lines for people, the first with the count."""
         return [
             f"{self.protected} of {self.mirrors} mirrors protected, by {self.rules} rules",
-            *(f"can't be protected: {each.text()}" for each in self.cannot),
+            *(f"can't be protected: {problem.text()}" for problem in self.cannot),
             *([self.behind] if self.behind else ()),
         ]
 
@@ -139,7 +139,7 @@ class ProtectionKeeper:
             laid=tuple(sorted(told(new))),
             lifted=len(obsolete),
             cannot=(Cannot(Why.WHO_WE_ARE),) if deny is None else deny.cannot,
-            behind="; ".join(each.text() for each in (up, down) if each.missing),
+            behind="; ".join(standing.text() for standing in (up, down) if standing.missing),
         )
 
     def lift_all(self) -> Standing:
@@ -199,7 +199,7 @@ def _covering(rules: Iterable[AclBinding], topics: Collection[TopicName]) -> fro
             is_prefix and any(name.startswith(rule.name) for name in names)
         )
 
-    return frozenset(each for each in rules if concerns(each.rule))
+    return frozenset(binding for binding in rules if concerns(binding.rule))
 
 
 def told(rules: Iterable[AclBinding]) -> list[str]:

@@ -36,10 +36,12 @@ class RuleIndex:
     def __init__(self, bindings: Iterable[AclBinding]) -> None:
         self._literal = defaultdict[str, list[AclBinding]](list)
         self._prefixed = defaultdict[str, list[AclBinding]](list)
-        for each in bindings:
-            if each.rule.kind is ResourceKind.TOPIC:
-                is_prefixed = each.rule.pattern is PatternKind.PREFIXED
-                (self._prefixed if is_prefixed else self._literal)[each.rule.name].append(each)
+        for binding in bindings:
+            if binding.rule.kind is ResourceKind.TOPIC:
+                is_prefixed = binding.rule.pattern is PatternKind.PREFIXED
+                (self._prefixed if is_prefixed else self._literal)[binding.rule.name].append(
+                    binding
+                )
         self._lengths = sorted({len(prefix) for prefix in self._prefixed})
 
     def of(self, topic: TopicName) -> list[AclBinding]:
@@ -57,17 +59,17 @@ class RuleIndex:
     def writers(self, topic: TopicName) -> dict[str, AclBinding]:
         """Return who is allowed to write there by a rule, with one such rule each."""
         return {
-            each.rule.principal: each
-            for each in self.of(topic)
-            if each.permission is Permission.ALLOW and each.rule.operation in WRITING
+            binding.rule.principal: binding
+            for binding in self.of(topic)
+            if binding.permission is Permission.ALLOW and binding.rule.operation in WRITING
         }
 
     def is_denied(self, topic: TopicName, principal: str) -> bool:
         """Return whether a rule denies this principal to write there, from every host."""
         return any(
-            each.permission is Permission.DENY
-            and each.rule.operation in WRITING
-            and each.host == ANY_HOST
-            and each.rule.principal in (principal, EVERYBODY)
-            for each in self.of(topic)
+            binding.permission is Permission.DENY
+            and binding.rule.operation in WRITING
+            and binding.host == ANY_HOST
+            and binding.rule.principal in (principal, EVERYBODY)
+            for binding in self.of(topic)
         )

@@ -77,7 +77,7 @@ class Stillness:
     def lines(self) -> list[str]:
         """Return a line for each that did not."""
         unseen = (f"{where}: its end is not known: {why}" for where, why in self.unseen.items())
-        return [*(each.text() for each in self.moved), *unseen]
+        return [*(moved_end.text() for moved_end in self.moved), *unseen]
 
 
 class StillEnds:
@@ -147,15 +147,21 @@ class StillEnds:
         now = self._logs.active_producers(moved)
         wrote = {
             partition: [
-                each.producer_id
-                for each in _producers(now, partition)
-                if each not in _producers(self._producers, partition)
+                producer.producer_id
+                for producer in _producers(now, partition)
+                if producer not in _producers(self._producers, partition)
             ]
             for partition in moved
         }
-        names = self._logs.transactional_ids({each for some in wrote.values() for each in some})
+        names = self._logs.transactional_ids(
+            {producer_id for some in wrote.values() for producer_id in some}
+        )
         return tuple(
-            Moved(partition, records, tuple(_called(each, names) for each in wrote[partition]))
+            Moved(
+                partition,
+                records,
+                tuple(_called(producer_id, names) for producer_id in wrote[partition]),
+            )
             for partition, records in moved.items()
         )
 
@@ -165,8 +171,8 @@ def _called(producer: ProducerId, names: Mapping[ProducerId, str]) -> str:
     return f"producer {producer} ({name})" if name else f"producer {producer}"
 
 
-def _producers(found: Producers, partition: TopicPartition) -> tuple[ActiveProducer, ...]:
-    answer = found.get(partition, ())
+def _producers(producers: Producers, partition: TopicPartition) -> tuple[ActiveProducer, ...]:
+    answer = producers.get(partition, ())
     return () if isinstance(answer, BrokerError) else answer
 
 

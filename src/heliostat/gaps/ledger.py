@@ -144,6 +144,18 @@ class CopyNote(NamedTuple):
     """The target's log end then, the offset after its last record (-1: not known): while the log
     ends there, nothing was lost, and source offsets from that record to `offset` are holes."""
 
+    def is_older(self, other: CopyNote) -> bool:
+        """Return whether another note of the same partition tells more."""
+        return self.offset < other.offset or self.is_rewritten(other)
+
+    def is_rewritten(self, other: CopyNote) -> bool:
+        """Return whether the source's log was cut before `offset` and written again meanwhile.
+
+        The source has lost holes only: a lane reads nothing of a later leader where an earlier
+        one's log ends before the mirror's last record.
+        """
+        return other.offset <= self.offset and other.epoch > self.epoch >= 0
+
 
 @dataclass(frozen=True, slots=True)
 class CopiedTopic:

@@ -129,6 +129,7 @@ class EpochBook:
         """Partitions that this driver's lanes reported as COPYING, with the source topic's id."""
         self._moved: set[TopicName] = set()
         self._has_new_epoch: set[TopicName] = set()
+        self._stopped: set[TopicPartition] = set()
 
     def topics(self) -> Mapping[TopicName, CopiedTopic]:
         """Return all that is known."""
@@ -155,25 +156,38 @@ class EpochBook:
                 with self._lock:
                     self._begun[report.source] = source_id
             was = topic.partitions.get(partition)
-            is_stopped = report.state.is_stopped
+            is_stopped = self._is_stopped(report)
             is_shorter = self._is_shorter(report, source_id, was)
+            fresh = CopyNote(report.copied_to, report.copied_epoch, _end_of(report))
             if was is not None and report.position < was.offset and not is_stopped:
-                if not is_shorter:
+                if not is_shorter and not was.is_rewritten(fresh):
                     continue  # it reads holes again: markers, aborted transactions
-                lost.append(self._lose(report, was))
-                was = None
+                if is_shorter:
+                    lost.append(self._lose(report, was))
+                    was = None
             if report.copied_epoch < 0 or report.copied_to > report.position:
                 continue
-            if was is not None and report.copied_to <= was.offset:
+            if was is not None and not was.is_older(fresh):
                 continue
-            fresh = CopyNote(report.copied_to, report.copied_epoch, _end_of(report))
-            if was is not None and was.epoch != fresh.epoch:
+            if was is not None and was.epoch != fresh.epoch and not was.is_rewritten(fresh):
                 self._next[report.source] = fresh
                 continue
             self._put(report.source, fresh)
-            if was is None or is_stopped:
+            if was is None or is_stopped or was.epoch != fresh.epoch:
+                self._next.pop(report.source, None)
                 self._has_new_epoch.add(name)
         return lost + self._take_noted_lost(source_ids)
+
+    def _is_stopped(self, report: PartitionReport) -> bool:
+        """Return whether a partition has stopped; as it does, all that is noted is to be written.
+
+        Who decides goes by what is written.
+        """
+        is_stopped, source = report.state.is_stopped, report.source
+        if is_stopped and source not in self._stopped and source.topic in self._moved:
+            self._has_new_epoch.add(source.topic)
+        (self._stopped.add if is_stopped else self._stopped.discard)(source)
+        return is_stopped
 
     def _lose(self, report: PartitionReport, was: CopyNote) -> LostRange:
         """Note, by a report, that the target has lost acknowledged records."""
@@ -252,7 +266,7 @@ class EpochBook:
             if topic is None or topic.source_id != source_id:
                 continue
             was = topic.partitions.get(partition.partition)
-            is_further = was is None or was.offset < row.offset
+            is_further = was is None or was.is_older(row)
             if (is_further and is_over) or (was is not None and was == row._replace(end=was.end)):
                 self._put(partition, row)
                 with self._lock:
@@ -269,7 +283,7 @@ class EpochBook:
             row = topic.partitions.get(spec.source.partition)
             if noted is None or source_id != topic.source_id:
                 return row
-            return noted if row is None or noted.offset > row.offset else row
+            return noted if row is None or row.is_older(noted) else row
 
     def has_begun(self, spec: PartitionSpec) -> bool:
         """Return whether a lane of this driver has reported it as COPYING; from any thread."""

@@ -214,6 +214,9 @@ class GroupsSeen:
         A line for each whose offsets at the target are not the source's.
     level
         Number of those whose offsets are published.
+    rereads
+        How many records behind its place each has read already (merged topics), where there are
+        some.
     """
 
     is_synced: bool
@@ -221,6 +224,12 @@ class GroupsSeen:
     behind: tuple[str, ...] = ()
     level: int = 0
     apart: tuple[str, ...] = ()
+    rereads: Mapping[str, int] = field(default_factory=dict)
+
+    def reread_lines(self) -> list[str]:
+        """Return a line for each that reads records again, those with most of them first."""
+        most = sorted(self.rereads.items(), key=lambda item: (-item[1], item[0]))
+        return [f"{name} {count:,}" for name, count in most]
 
     def awaited(self, accepted: Collection[str]) -> list[str]:
         """Return which are waited for: those that are not synced as well, unless accepted."""

@@ -87,7 +87,7 @@ class Drain:
     @property
     def records(self) -> int:
         """Source offsets that were copied so far."""
-        return sum(at - self._first[place] for place, at in self._positions.items())
+        return sum(position - self._first[place] for place, position in self._positions.items())
 
     def progress(self, now_s: float) -> str:
         """Return a line about how far it is."""

@@ -189,10 +189,10 @@ class DrillLook:
 
     def why_not(self, part: Part) -> str:
         """Return which rights are missing for a part."""
-        return "; ".join(f"missing at {each.cluster}: {each.text}" for each in self._for(part))
+        return "; ".join(f"missing at {right.cluster}: {right.text}" for right in self._for(part))
 
     def _for(self, part: Part) -> list[MissingRight]:
-        return [each for each in self.missing if each.part in (part, Part.ALL)]
+        return [right for right in self.missing if right.part in (part, Part.ALL)]
 
 
 class DrillDesk(Protocol):

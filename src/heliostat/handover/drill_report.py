@@ -123,7 +123,7 @@ class DrillStep:
     @property
     def is_well(self) -> bool:
         """Whether nothing of it is wrong."""
-        return self.state is not DrillState.FAILED and all(each.is_met for each in self.checks)
+        return self.state is not DrillState.FAILED and all(check.is_met for check in self.checks)
 
     def line(self) -> str:
         """Return it as one line."""
@@ -137,7 +137,7 @@ class DrillStep:
             "state": self.state.value,
             "took_s": round(self.took_s, 3),
             "text": self.text,
-            "checks": [each.to_json() for each in self.checks],
+            "checks": [check.to_json() for check in self.checks],
             "facts": dict(self.facts),
             "pause_s": None if self.measured is None else self.measured.pause_s,
         }
@@ -193,7 +193,7 @@ class DrillReport:
     def bounds(self, only: frozenset[str] = frozenset()) -> tuple[float, float]:
         """Return both bounds of all scaled steps, or of these."""
         chosen = [step for step in self.scaled if not only or step.name in only]
-        return sum(each.least_s for each in chosen), sum(each.most_s for each in chosen)
+        return sum(step.least_s for step in chosen), sum(step.most_s for step in chosen)
 
     def verdict_text(self) -> str:
         """Return the verdict in words."""
@@ -239,7 +239,7 @@ class DrillReport:
             "verdict": self.verdict.value,
             "verdict_text": self.verdict_text(),
             "size": self.size.to_json(),
-            "missing_rights": [each.to_json() for each in self.missing],
+            "missing_rights": [right.to_json() for right in self.missing],
             "notes": list(self.notes),
             "steps": [step.to_json() for step in self.steps],
             "scaled": {
@@ -255,9 +255,9 @@ class DrillReport:
 
     def lines(self) -> Iterator[str]:
         """Yield lines for people."""
-        for each in self.missing:
-            yield f"right missing at {each.cluster}: {each.text}"
-        yield from (f"note: {each}" for each in self.notes)
+        for right in self.missing:
+            yield f"right missing at {right.cluster}: {right.text}"
+        yield from (f"note: {note}" for note in self.notes)
         for step in self.steps:
             yield step.line()
             yield from (f"    {check.text()}" for check in step.checks)
@@ -272,9 +272,11 @@ class DrillReport:
         yield ""
         yield f"- Drill {self.id}, by {self.by}, begun at {time_text(self.began_ms)}."
         yield f"- Verdict: {self.verdict_text()}."
-        for each in self.missing:
-            yield f"- Right missing at {each.cluster}: {each.text} (left out: {each.part.value})."
-        yield from (f"- {each}." for each in self.notes)
+        for right in self.missing:
+            yield (
+                f"- Right missing at {right.cluster}: {right.text} (left out: {right.part.value})."
+            )
+        yield from (f"- {note}." for note in self.notes)
         if self.cleaned:
             yield f"- Cleaned before, as they had crashed: {', '.join(self.cleaned)}."
         yield from ["", "## Steps", "", "| Step | State | Took (s) | What it came to |"]

@@ -100,7 +100,7 @@ STEPS: Mapping[str, Rehearsed] = {
 
 def step_names(wish: DrillWish) -> list[str]:
     """Return the steps of a drill, cleaning included."""
-    chosen = [name for name, each in STEPS.items() if wish.failover or not each.is_for_failover]
+    chosen = [name for name, step in STEPS.items() if wish.failover or not step.is_for_failover]
     return [*chosen, "clean"]
 
 
@@ -132,7 +132,7 @@ def rehearse(
     link: LinkName,
     wish: DrillWish,
     drawn: str,
-    told: Told = lambda _: None,
+    tell: Told = lambda _: None,
 ) -> DrillReport:
     """Rehearse, clean, and return the report.
 
@@ -140,7 +140,7 @@ def rehearse(
     ----------
     drawn
         Eight hexadecimal letters, drawn for this drill.
-    told
+    tell
         Called with each step that has ended.
 
     Raises
@@ -153,7 +153,7 @@ def rehearse(
     note = new_note(link, wish, drawn, desk.wall_ms())
     steps: list[DrillStep] = []
     left = ""
-    if not any(each.part is Part.ALL for each in look.missing):
+    if not any(right.part is Part.ALL for right in look.missing):
         if there := desk.existing(note):
             raise Refused(
                 f"not this drill's, and there already: {', '.join(there[:20])}",
@@ -161,9 +161,9 @@ def rehearse(
             )
         desk.write(note)
         try:
-            _steps(desk, note, look, wish, steps, told)
+            _steps(desk, note, look, wish, steps, tell)
         finally:
-            left = _cleaned(desk, note, steps, told)
+            left = _cleaned(desk, note, steps, tell)
     return DrillReport(
         note.id,
         link,
@@ -186,14 +186,14 @@ def _steps(  # noqa: PLR0917 - where, what, and who is told
     look: DrillLook,
     wish: DrillWish,
     steps: list[DrillStep],
-    told: Told,
+    tell: Told,
 ) -> None:
     has_failed = False
     for name in step_names(wish)[:-1]:
         planned = STEPS[name]
         if has_failed or look.lacks(planned.part):
             why = "a step before it failed" if has_failed else look.why_not(planned.part)
-            _end(steps, told, DrillStep(name, DrillState.LEFT_OUT, 0.0, why))
+            _end(steps, tell, DrillStep(name, DrillState.LEFT_OUT, 0.0, why))
             continue
         began_s = desk.monotonic_s()
         try:
@@ -201,14 +201,14 @@ def _steps(  # noqa: PLR0917 - where, what, and who is told
         except HeliostatError as error:
             has_failed = True
             took_s = desk.monotonic_s() - began_s
-            _end(steps, told, DrillStep(name, DrillState.FAILED, took_s, error.text))
+            _end(steps, tell, DrillStep(name, DrillState.FAILED, took_s, error.text))
             continue
         took_s = desk.monotonic_s() - began_s
         rest = came.text, came.checks, came.measured, came.facts
-        _end(steps, told, DrillStep(name, DrillState.DONE, took_s, *rest))
+        _end(steps, tell, DrillStep(name, DrillState.DONE, took_s, *rest))
 
 
-def _cleaned(desk: DrillDesk, note: DrillNote, steps: list[DrillStep], told: Told) -> str:
+def _cleaned(desk: DrillDesk, note: DrillNote, steps: list[DrillStep], tell: Told) -> str:
     """Stop and remove everything; return what could not be, and why."""
     began_s = desk.monotonic_s()
     try:
@@ -216,16 +216,16 @@ def _cleaned(desk: DrillDesk, note: DrillNote, steps: list[DrillStep], told: Tol
         clean(desk, note)
     except HeliostatError as error:
         took_s = desk.monotonic_s() - began_s
-        _end(steps, told, DrillStep("clean", DrillState.FAILED, took_s, error.text))
+        _end(steps, tell, DrillStep("clean", DrillState.FAILED, took_s, error.text))
         return f"{error.text}; `heliostat drill {note.link} --clean` goes on"
     took_s = desk.monotonic_s() - began_s
-    _end(steps, told, DrillStep("clean", DrillState.DONE, took_s, "nothing is left"))
+    _end(steps, tell, DrillStep("clean", DrillState.DONE, took_s, "nothing is left"))
     return ""
 
 
-def _end(steps: list[DrillStep], told: Told, step: DrillStep) -> None:
+def _end(steps: list[DrillStep], tell: Told, step: DrillStep) -> None:
     steps.append(step)
-    told(step)
+    tell(step)
 
 
 def _scaled(steps: list[DrillStep], look: DrillLook, wish: DrillWish) -> tuple[ScaledStep, ...]:

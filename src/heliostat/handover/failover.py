@@ -48,7 +48,7 @@ class MirrorPartition:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON."""
-        seen = self.at.seen
+        sighting = self.at.seen
         return {
             "source": self.source.topic,
             "partition": self.source.partition,
@@ -56,18 +56,18 @@ class MirrorPartition:
             "target_partition": self.target.partition,
             "copied_to": self.at.source_end,
             "target_end": self.at.target_end,
-            "known_end": None if seen is None else seen.end,
-            "known_ms": None if seen is None or seen.at_ms < 0 else seen.at_ms,
+            "known_end": None if sighting is None else sighting.end,
+            "known_ms": None if sighting is None or sighting.at_ms < 0 else sighting.at_ms,
             "missing": self.at.missing,
         }
 
     def seen_text(self) -> str:
         """Return in words where the source ended when it was last seen."""
-        seen = self.at.seen
-        if seen is None:
+        sighting = self.at.seen
+        if sighting is None:
             return "not known"
-        when = "at a time not known" if seen.at_ms < 0 else f"at {time_text(seen.at_ms)}"
-        return f"{seen.end:,} {when}"
+        when = "at a time not known" if sighting.at_ms < 0 else f"at {time_text(sighting.at_ms)}"
+        return f"{sighting.end:,} {when}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,19 +124,21 @@ class FailoverReport:
     @property
     def missing(self) -> int:
         """Records that are known and missing, of all partitions of which it is known."""
-        return sum(each.at.missing or 0 for each in self.partitions)
+        return sum(partition.at.missing or 0 for partition in self.partitions)
 
     @property
     def not_known(self) -> int:
         """Partitions of which nothing is known."""
-        return sum(each.at.missing is None for each in self.partitions)
+        return sum(partition.at.missing is None for partition in self.partitions)
 
     @property
     def topics(self) -> dict[TopicName, int]:
         """What is known to be missing of each topic."""
         sums: dict[TopicName, int] = {}
-        for each in self.partitions:
-            sums[each.source.topic] = sums.get(each.source.topic, 0) + (each.at.missing or 0)
+        for partition in self.partitions:
+            sums[partition.source.topic] = sums.get(partition.source.topic, 0) + (
+                partition.at.missing or 0
+            )
         return sums
 
     def to_json(self) -> dict[str, Any]:
@@ -150,18 +152,18 @@ class FailoverReport:
             "forecast": {"by": self.forecast.by.value, "within_s": self.forecast.within_s},
             "fenced_by": None if self.fenced_by is None else self.fenced_by.value,
             "is_source_fenced": self.is_source_fenced,
-            "opening": [each.to_json() for each in self.opening],
+            "opening": [outcome.to_json() for outcome in self.opening],
             "is_target_open": self.is_target_open,
             "drained": None if self.drained is None else self.drained.to_json(),
             "missing": self.missing,
             "partitions_not_known": self.not_known,
-            "topics": [{"source": name, "missing": each} for name, each in self.topics.items()],
-            "partitions": [each.to_json() for each in self.partitions],
-            "transactions": [each.to_json() for each in self.transactions.named],
+            "topics": [{"source": name, "missing": count} for name, count in self.topics.items()],
+            "partitions": [partition.to_json() for partition in self.partitions],
+            "transactions": [transaction.to_json() for transaction in self.transactions.named],
             "transactions_not_named": self.transactions.unnamed,
-            "groups": [each.to_json() for each in self.groups],
+            "groups": [group.to_json() for group in self.groups],
             "groups_sync": self.is_group_sync_on,
-            "took_s": {step: round(each, 3) for step, each in self.took_s.items()},
+            "took_s": {step: round(took_s, 3) for step, took_s in self.took_s.items()},
         }
 
     def lines(self) -> Iterator[str]:
@@ -172,9 +174,9 @@ class FailoverReport:
         if self.drained is not None:
             yield f"  copied before: {self.drained.text()}"
         yield f"  missing at the target: {self._missing_text()}"
-        behind = [each for each in self.partitions if each.at.missing != 0]
-        for each in behind[:ROWS]:
-            yield f"    {each.source}: {_missing_of(each)}"
+        behind = [partition for partition in self.partitions if partition.at.missing != 0]
+        for partition in behind[:ROWS]:
+            yield f"    {partition.source}: {_missing_of(partition)}"
         yield from _more(len(behind))
         if self.transactions:
             yield f"  open at the source when it was last seen; {IN_PART}:"
@@ -182,7 +184,7 @@ class FailoverReport:
             yield from (f"    {line}" for line in lines[:ROWS])
             yield from _more(len(lines))
         yield f"  groups: {self._groups_text()}"
-        yield from (f"    {each.group}: {each.text()}" for each in self.groups[:ROWS])
+        yield from (f"    {group.group}: {group.text()}" for group in self.groups[:ROWS])
         yield from _more(len(self.groups))
         if not self.is_source_fenced:
             yield f"  {UNFENCED}"
@@ -206,21 +208,21 @@ class FailoverReport:
         if not self.is_source_fenced:
             yield f"- {UNFENCED}"
         if self.took_s:
-            steps = ", ".join(f"{step} {each:.1f} s" for step, each in self.took_s.items())
+            steps = ", ".join(f"{step} {took_s:.1f} s" for step, took_s in self.took_s.items())
             yield f"- Took: {steps}"
         yield from ["", "## Partitions", ""]
         yield from _table(
             ("source", "copied to", "source's end when last seen", "missing", "mirror", "its end"),
             (
                 (
-                    str(each.source),
-                    f"{each.at.source_end:,}",
-                    each.seen_text(),
-                    _count_text(each.at.missing),
-                    str(each.target),
-                    f"{each.at.target_end:,}",
+                    str(partition.source),
+                    f"{partition.at.source_end:,}",
+                    partition.seen_text(),
+                    _count_text(partition.at.missing),
+                    str(partition.target),
+                    f"{partition.at.target_end:,}",
                 )
-                for each in self.partitions
+                for partition in self.partitions
             ),
         )
         yield from ["", "## Transactions open at the source when it was last seen", ""]
@@ -237,12 +239,12 @@ class FailoverReport:
                 ("group", "published last", "reads again, as measured", "at most"),
                 (
                     (
-                        each.group,
-                        time_text(each.published_ms),
-                        _count_text(each.again),
-                        f"{each.at_most:,}",
+                        group.group,
+                        time_text(group.published_ms),
+                        _count_text(group.again),
+                        f"{group.at_most:,}",
                     )
-                    for each in self.groups
+                    for group in self.groups
                 ),
             )
 
@@ -270,7 +272,7 @@ class FailoverReport:
         return f"  fence: {words[self.fenced_by]}{took}"
 
     def _opening_lines(self) -> Iterator[str]:
-        yield from (each.line() for each in self.opening)
+        yield from (outcome.line() for outcome in self.opening)
         if not self.is_tried and not self.is_target_open:
             yield NOT_OPEN
 
@@ -287,12 +289,12 @@ class FailoverReport:
         return f"{len(self.groups):,} {noun} where its offsets were published last"
 
 
-def _missing_of(each: MirrorPartition) -> str:
-    if each.at.missing is None:
+def _missing_of(partition: MirrorPartition) -> str:
+    if partition.at.missing is None:
         return "not known: its source was not seen within the last hour"
     return (
-        f"at least {each.at.missing:,} records, copied to {each.at.source_end:,} of "
-        f"{each.seen_text()}"
+        f"at least {partition.at.missing:,} records, copied to {partition.at.source_end:,} of "
+        f"{partition.seen_text()}"
     )
 
 

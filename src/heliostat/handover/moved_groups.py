@@ -78,7 +78,11 @@ def moved_groups(
     rows: list[MovedGroup] = []
     for group, of_group in published.items():
         standing = committed.get(group, {})
-        sent = {place: each.offset for place, each in of_group.sent.items() if place in ends}
+        sent = {
+            place: sent_offset.offset
+            for place, sent_offset in of_group.sent.items()
+            if place in ends
+        }
         if not sent:
             continue
         at_most = sum(

@@ -55,4 +55,4 @@ class Opened:
 
 def is_all_open(came_to: Iterable[Opened]) -> bool:
     """Return whether no part has failed."""
-    return not any(each.code for each in came_to)
+    return not any(outcome.code for outcome in came_to)

@@ -110,8 +110,8 @@ class PartitionPromotion:
         """Build from a row's part; raises `TypeError` or `ValueError` if it is none."""
         source_end, target_end, *more = map(int, value)
         epoch = LeaderEpoch(more[0], Offset(more[1])) if more and more[0] >= 0 else None
-        seen = SourceSeen(Offset(more[2]), more[3]) if len(more) > 2 else None
-        return cls(Offset(source_end), Offset(target_end), epoch, seen)
+        sighting = SourceSeen(Offset(more[2]), more[3]) if len(more) > 2 else None
+        return cls(Offset(source_end), Offset(target_end), epoch, sighting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class MirrorEnds:
             "target_cluster": self.target_cluster,
             "source_id": None if self.source_id is None else str(self.source_id),
             "target_id": None if self.target_id is None else str(self.target_id),
-            "partitions": {str(n): each.to_json() for n, each in self.partitions.items()},
+            "partitions": {str(n): partition.to_json() for n, partition in self.partitions.items()},
         }
 
     @classmethod

@@ -45,7 +45,7 @@ class Recreation:
         return cls(
             None if former is None else TopicId(former),
             {
-                PartitionId(int(number)): tuple(BrokerId(int(each)) for each in some)
+                PartitionId(int(number)): tuple(BrokerId(int(replica)) for replica in some)
                 for number, some in value["replicas"].items()
             },
             {str(key): str(text) for key, text in value["configs"].items()},

@@ -58,8 +58,8 @@ def _lines(run: Run, link: str) -> Iterator[str]:
         yield ""
         yield "## Seen by preflight"
         yield ""
-        for each in problems:
-            yield f"- {each['text']} ({each['code']}): {each['hint']}"
+        for problem in problems:
+            yield f"- {problem['text']} ({problem['code']}): {problem['hint']}"
 
 
 def _time(at_ms: int) -> str:

@@ -77,16 +77,17 @@ def preflight(now: Moment) -> Answer:
     problems = now.desk.problems()
     accepted = set(now.options.accepted)
     stopping = [
-        each
-        for each in problems
-        if each.weight is Weight.STOPS or (each.weight is Weight.ASKS and each.code not in accepted)
+        problem
+        for problem in problems
+        if problem.weight is Weight.STOPS
+        or (problem.weight is Weight.ASKS and problem.code not in accepted)
     ]
-    facts = {"problems": [each.to_json() for each in problems]}
+    facts = {"problems": [problem.to_json() for problem in problems]}
     if stopping:
-        lines = [f"{each.text} ({each.hint})" for each in stopping]
+        lines = [f"{problem.text} ({problem.hint})" for problem in stopping]
         raise StepFailed(first_of(lines), facts)
-    told = [each.text for each in problems]
-    return Answer(first_of(told) if told else "nothing is in the way", facts)
+    texts = [problem.text for problem in problems]
+    return Answer(first_of(texts) if texts else "nothing is in the way", facts)
 
 
 def lag(now: Moment) -> Answer:
@@ -113,9 +114,9 @@ def comparison(now: Moment) -> Answer:
         return Answer("not asked for")
     copied, began_s = desk.copied(), desk.monotonic_s()
     starts = {
-        each: Offset(end - copied.missing.get(each, 0))
-        for each, end in copied.ends.items()
-        if each not in copied.unknown  # nothing of it counts as compared
+        partition: Offset(end - copied.missing.get(partition, 0))
+        for partition, end in copied.ends.items()
+        if partition not in copied.unknown  # nothing of it counts as compared
     }
     count = desk.offsets({})
     now.tell(f"compares {count:,} offsets of {len(starts):,} partitions")
@@ -154,15 +155,17 @@ def still(now: Moment) -> Answer:
         _await_transactions(now)
         text = "" if now.by_rules else "stop the source's producers of these topics now; "
         now.tell(f"{text}the source's ends must stand still for {options.still_s:g} s")
-        seen = desk.watch(options.still_s, until_first=True)
-        if seen.is_still and not desk.open_transactions().awaited(options.accepted):
-            now.ends = dict(seen.ends)
+        stillness = desk.watch(options.still_s, until_first=True)
+        if stillness.is_still and not desk.open_transactions().awaited(options.accepted):
+            now.ends = dict(stillness.ends)
             return Answer(
-                f"{len(seen.ends):,} logs stood still for {options.still_s:g} s",
-                {"partitions": len(seen.ends)},
+                f"{len(stillness.ends):,} logs stood still for {options.still_s:g} s",
+                {"partitions": len(stillness.ends)},
             )
-        if not seen.is_still and desk.monotonic_s() >= until_s:
-            raise StepFailed(f"the source is still written: {first_of(seen.lines())}", _moved(seen))
+        if not stillness.is_still and desk.monotonic_s() >= until_s:
+            raise StepFailed(
+                f"the source is still written: {first_of(stillness.lines())}", _moved(stillness)
+            )
 
 
 def _await_transactions(now: Moment) -> None:
@@ -178,8 +181,8 @@ def _await_transactions(now: Moment) -> None:
         now.desk.sleep(LOOK_S)
 
 
-def _moved(seen: Stillness) -> dict[str, Any]:
-    return {"moved": seen.lines()[:NAMES_MAX]}
+def _moved(stillness: Stillness) -> dict[str, Any]:
+    return {"moved": stillness.lines()[:NAMES_MAX]}
 
 
 def records(now: Moment) -> Answer:
@@ -204,49 +207,52 @@ def groups(now: Moment) -> Answer:
     began_s = now.desk.monotonic_s()
     nobody_s: float | None = None
     while True:  # ends: all is published, or the time is over
-        seen = now.desk.groups()
+        snapshot = now.desk.groups()
         now_s = now.desk.monotonic_s()
-        if reading := seen.awaited(now.options.accepted):
+        if reading := snapshot.awaited(now.options.accepted):
             nobody_s = None
             if now_s - began_s >= now.options.groups_s:
                 raise StepFailed(
                     f"groups still read at the source after {now.options.groups_s:g} s: "
                     + first_of(reading),
-                    _groups_facts(seen),
+                    _groups_facts(snapshot),
                 )
             now.tell(f"waits for groups that read at the source: {first_of(reading)}")
-        elif not seen.is_synced:
+        elif not snapshot.is_synced:
             text = "nobody reads at the source; offsets are not moved: groups.sync is off"
-            if seen.apart:
-                text = f"offsets are not moved: groups.sync is off; {_apart(seen)}"
-            return Answer(text, {"is_synced": False, **_groups_facts(seen)})
-        elif not seen.behind:
+            if snapshot.apart:
+                text = f"offsets are not moved: groups.sync is off; {_apart(snapshot)}"
+            return Answer(text, {"is_synced": False, **_groups_facts(snapshot)})
+        elif not snapshot.behind:
             how = "exactly" if now.run.kind is not RunKind.FINISH else "at what they have not read"
-            text = f"{seen.level:,} groups continue {how}"
-            text += f"; {_apart(seen)}" if seen.apart else ""
-            return Answer(text, _groups_facts(seen))
+            text = f"{snapshot.level:,} groups continue {how}"
+            if again := snapshot.reread_lines():
+                text += f" and read records again: {first_of(again)}"
+            text += f"; {_apart(snapshot)}" if snapshot.apart else ""
+            return Answer(text, _groups_facts(snapshot))
         else:
             nobody_s = now_s if nobody_s is None else nobody_s
             if now_s - nobody_s >= OFFSETS_S:
                 raise StepFailed(
                     f"last offsets are not published after {OFFSETS_S:g} s: "
-                    + first_of(seen.behind),
-                    _groups_facts(seen),
+                    + first_of(snapshot.behind),
+                    _groups_facts(snapshot),
                 )
-            now.tell(f"waits for last offsets: {first_of(seen.behind)}")
+            now.tell(f"waits for last offsets: {first_of(snapshot.behind)}")
         now.desk.sleep(LOOK_S)
 
 
-def _apart(seen: GroupsSeen) -> str:
-    return f"as accepted, others read on at the source: {first_of(seen.apart)}"
+def _apart(snapshot: GroupsSeen) -> str:
+    return f"as accepted, others read on at the source: {first_of(snapshot.apart)}"
 
 
-def _groups_facts(seen: GroupsSeen) -> dict[str, Any]:
+def _groups_facts(snapshot: GroupsSeen) -> dict[str, Any]:
     return {
-        "level": seen.level,
-        "reading": list(seen.reading)[:NAMES_MAX],
-        "apart": list(seen.apart)[:NAMES_MAX],
-        "behind": list(seen.behind)[:NAMES_MAX],
+        "level": snapshot.level,
+        "reading": list(snapshot.reading)[:NAMES_MAX],
+        "apart": list(snapshot.apart)[:NAMES_MAX],
+        "behind": list(snapshot.behind)[:NAMES_MAX],
+        "rereads": dict(snapshot.rereads),
     }
 
 
@@ -311,8 +317,8 @@ def watch(now: Moment) -> Answer:
 
 
 STEPS: Mapping[str, Callable[[Moment], Answer]] = {
-    each.__name__: each
-    for each in (
+    step.__name__: step
+    for step in (
         *(preflight, lag, comparison, rest, fence, still, records, groups),
         *(contents, last_look, promotion, opening, watch),
     )
@@ -353,7 +359,7 @@ class Conductor:
         Whether another process has begun it: what that one changed may stand, by no row.
     save
         Makes it durable; raises if another process has taken the run over.
-    told
+    on_change
         Called with the run after each change.
     """
 
@@ -364,14 +370,14 @@ class Conductor:
         options: SwitchOptions,
         *,
         save: Callable[[Run], None],
-        told: Callable[[Run], None] = lambda _: None,
+        on_change: Callable[[Run], None] = lambda _: None,
         is_resumed: bool = False,
     ) -> None:
         self._desk = desk
         self.run = run
         self._options = options
         self._save = save
-        self._told = told
+        self._on_change = on_change
         self._is_resumed = is_resumed
 
     @property
@@ -468,7 +474,7 @@ class Conductor:
     def _put(self, run: Run) -> None:
         self._save(run)
         self.run = run
-        self._told(run)
+        self._on_change(run)
 
 
 def new_steps(kind: RunKind = RunKind.SWITCH) -> Sequence[Step]:

@@ -31,24 +31,27 @@ class StillOpen:
 
     def to_json(self) -> dict[str, Any]:
         """Return its part of a row."""
-        return {"named": [each.to_json() for each in self.named], "unnamed": self.unnamed}
+        return {
+            "named": [transaction.to_json() for transaction in self.named],
+            "unnamed": self.unnamed,
+        }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Build from a row's part; raises as `HeldBack.from_json`."""
-        named = tuple(HeldBack.from_json(each) for each in value["named"])
+        named = tuple(HeldBack.from_json(transaction) for transaction in value["named"])
         return cls(named, int(value["unnamed"]))
 
     @classmethod
     def summed(cls, parts: Iterable[Self]) -> Self:
         """Return those of several topics as one, the oldest first."""
         parts = list(parts)
-        named = sorted((each for part in parts for each in part.named), key=_by_age)
+        named = sorted((transaction for part in parts for transaction in part.named), key=_by_age)
         return cls(tuple(named), sum(part.unnamed for part in parts))
 
     def lines(self) -> Iterator[str]:
         """Yield a line for each that is named, and one about the others."""
-        yield from (each.text() for each in self.named)
+        yield from (transaction.text() for transaction in self.named)
         if self.unnamed:
             rest = f"{self.unnamed:,} more" if self.named else f"{self.unnamed:,}"
             yield f"in {rest} partitions transactions that are not named hold back records"
@@ -75,9 +78,9 @@ def still_open(
     """
     rows: dict[TopicName, list[HeldBack]] = {}
     places: set[tuple[str, int]] = set()
-    for each in named:
-        rows.setdefault(TopicName(each.source), []).append(each)
-        places.add((each.source, each.partition))
+    for transaction in named:
+        rows.setdefault(TopicName(transaction.source), []).append(transaction)
+        places.add((transaction.source, transaction.partition))
     unnamed = Counter(
         place.topic
         for place, records in held.items()
@@ -90,5 +93,5 @@ def still_open(
     }
 
 
-def _by_age(each: HeldBack) -> float:
-    return -each.age_s
+def _by_age(transaction: HeldBack) -> float:
+    return -transaction.age_s

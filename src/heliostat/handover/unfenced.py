@@ -28,13 +28,13 @@ class Unfenced:
     def of(cls, promotions: Iterable[Promotion]) -> Self | None:
         """Return what promotions leave so; None: nothing."""
         rows = sorted(
-            (each for each in promotions if _is_unfenced(each)),
-            key=lambda each: each.topic,
+            (promotion for promotion in promotions if _is_unfenced(promotion)),
+            key=lambda promotion: promotion.topic,
         )
         if not rows:
             return None
-        first = min(rows, key=lambda each: each.at_ms)
-        names = tuple(str(each.topic) for each in rows[:LISTED_MAX])
+        first = min(rows, key=lambda promotion: promotion.at_ms)
+        names = tuple(str(promotion.topic) for promotion in rows[:LISTED_MAX])
         return cls(len(rows), names, first.by, first.at_ms)
 
     def to_json(self) -> dict[str, Any]:

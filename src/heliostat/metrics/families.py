@@ -468,7 +468,7 @@ PROCESS_START = Family(
     "process_start_time_seconds", GAUGE, (), "When that process began, since the epoch."
 )
 
-FAMILIES = tuple(each for each in list(globals().values()) if isinstance(each, Family))
+FAMILIES = tuple(family for family in list(globals().values()) if isinstance(family, Family))
 """All of them, in their order."""
 LATENCY_BOUNDS_S = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,

@@ -90,10 +90,10 @@ class LinkSamples:
         samples.add(f.LINK_STATE, f'{self._labels},state="standby"', 1)
 
     def _labels_of(self, topic: TopicName) -> str:
-        known = self._topic_labels.get(topic)
-        if known is None:
-            known = self._topic_labels[topic] = labels({**self._names, "topic": topic})
-        return known
+        labelled = self._topic_labels.get(topic)
+        if labelled is None:
+            labelled = self._topic_labels[topic] = labels({**self._names, "topic": topic})
+        return labelled
 
     def _write_link(self, samples: Samples, status: LinkStatus) -> None:
         mine, driver = self._labels, status.driver
@@ -130,10 +130,10 @@ class LinkSamples:
                 labelled = f'{mine},side="{side}"'
                 samples.add(f.LINE_ROUND_TRIP, labelled, line.round_trip_ms / 1000)
                 samples.add(f.LINE_BYTES, labelled, line.in_flight_bytes)
-        for each in status.limits:
-            labelled = labels({**self._names, "topic": each["topic"] or ""})
-            samples.add(f.LIMIT_BYTES, labelled, each["bytes_per_second"])
-            samples.add(f.LIMIT_THROTTLED, labelled, each["throttled_s"])
+        for limit in status.limits:
+            labelled = labels({**self._names, "topic": limit["topic"] or ""})
+            samples.add(f.LIMIT_BYTES, labelled, limit["bytes_per_second"])
+            samples.add(f.LIMIT_THROTTLED, labelled, limit["throttled_s"])
         samples.add(f.HEARTBEAT_AGE, mine, status.heartbeat_age_s)
         write_rights(samples, mine, driver)
         schemas = driver.get("schemas")
@@ -216,7 +216,7 @@ def kept_topics(status: LinkStatus, config: MetricsConfig) -> set[TopicName]:
     """Return the topics with series of their own, by their names: series must not come and go."""
     include = [compile_pattern(entry).fullmatch for entry in config.topics.include]
     names = (TopicName(topic.source) for topic in status.topics)
-    own = sorted(name for name in names if any(each(name) for each in include))
+    own = sorted(name for name in names if any(matches(name) for matches in include))
     return set(own[: config.topics.max])
 
 

@@ -54,12 +54,12 @@ def write_meters(samples: Samples, labelled: str, status: LinkStatus) -> None:
 
 def write_configuration(samples: Samples, labelled: str, status: LinkStatus) -> None:
     """Add by what configuration a link goes; an older driver does not tell it."""
-    told: Mapping[str, Any] = status.driver.get("configuration", {})
-    if not told or status.state not in DRIVEN:
+    configuration: Mapping[str, Any] = status.driver.get("configuration", {})
+    if not configuration or status.state not in DRIVEN:
         return
-    samples.add(f.CONFIGURATION_LIVE, labelled, told["live_ms"] / 1000)
-    samples.add(f.CONFIGURATION_REFUSED, labelled, int(told["refused"]))
-    samples.add(f.CONFIGURATION_HELD, labelled, told["held"])
+    samples.add(f.CONFIGURATION_LIVE, labelled, configuration["live_ms"] / 1000)
+    samples.add(f.CONFIGURATION_REFUSED, labelled, int(configuration["refused"]))
+    samples.add(f.CONFIGURATION_HELD, labelled, configuration["held"])
 
 
 def write_requests(samples: Samples, labelled: str, numbers: Sequence[int]) -> None:

@@ -115,9 +115,9 @@ def adopt(
             _refuse_live(clusters, peer)
             records = [topic.record for topic in plan.adopted]
             looked = {
-                TopicPartition(topic.record.target, each.partition): each.target_end
+                TopicPartition(topic.record.target, partition.partition): partition.target_end
                 for topic in plan.adopted
-                for each in topic.partitions
+                for partition in topic.partitions
             }
             refuse_moved(clusters.target, records, looked)
             ownership.hold(OWN_LASTS_S)
@@ -252,11 +252,11 @@ def _topic_refusal(source: TopicInfo, mirror: TopicInfo, *, may_lack: bool) -> s
     has, wants = len(mirror.partitions), len(source.partitions)
     if has == wants or (has < wants and may_lack):
         return ""
-    found = f"it has {has} partitions at the target, {wants} at the source"
+    reason = f"it has {has} partitions at the target, {wants} at the source"
     if has > wants:
-        return found
+        return reason
     return (
-        f"{found}: if each of them is a copy of the source's, add empty ones at the target, then "
+        f"{reason}: if each of them is a copy of the source's, add empty ones at the target, then "
         "try again; if the tool spread records anew, it can't be taken over"
     )
 
@@ -266,13 +266,13 @@ def _moving(
     ends: Mapping[TopicPartition, Offset],
     again: Mapping[TopicPartition, Offset],
 ) -> str:
-    for each in partitions:
-        if each not in ends or each not in again:
-            return f"the log end of {each} at the target can't be read"
-        if ends[each] != again[each]:
+    for partition in partitions:
+        if partition not in ends or partition not in again:
+            return f"the log end of {partition} at the target can't be read"
+        if ends[partition] != again[partition]:
             return (
-                f"something still writes: the log end of {each} moved from {ends[each]} to "
-                f"{again[each]} at the target in the meantime"
+                f"something still writes: the log end of {partition} moved from "
+                f"{ends[partition]} to {again[partition]} at the target in the meantime"
             )
     return ""
 
@@ -291,18 +291,18 @@ class _Look:
     ) -> tuple[PartitionAdoption, ...]:
         """Return every partition of a topic, with its resume point or the reason against it."""
         bounds = self.target.bounds(ends)
-        sources = {each: TopicPartition(name, each.partition) for each in ends}
+        sources = {mirror: TopicPartition(name, mirror.partition) for mirror in ends}
         source_bounds = self.source.bounds(sources.values())
         return tuple(
             self._partition(
-                sources[each],
-                each,
-                source_bounds[sources[each]],
-                bounds[each],
+                sources[mirror],
+                mirror,
+                source_bounds[sources[mirror]],
+                bounds[mirror],
                 log_end,
                 with_timestamps=with_timestamps,
             )
-            for each, log_end in sorted(ends.items())
+            for mirror, log_end in sorted(ends.items())
         )
 
     def _partition(
@@ -325,23 +325,23 @@ class _Look:
             commit_step=None if position is None else position.step,
             with_timestamps=with_timestamps,
         )
-        found: ResumePoint | NoResumePoint | None
+        point: ResumePoint | NoResumePoint | None
         if target_bounds.end != log_end:
-            found = NoResumePoint(
+            point = NoResumePoint(
                 f"a transaction is open at the target, from offset {target_bounds.end} on: what "
                 "copied was stopped within it, and the broker ends it after "
                 "transaction.timeout.ms"
             )
         elif log_end == 0 and position is None:
-            found = None
+            point = None
         else:
-            found = self.find(logs)
+            point = self.find(logs)
         return PartitionAdoption(
             partition=source.partition,
             committed=None if position is None else position.copied,
             source_end=Offset(source_bounds.end),
             target_end=log_end,
-            found=found,
+            found=point,
         )
 
 
@@ -360,7 +360,7 @@ def _write(state: LinkState, topics: Iterable[TopicAdoption], stamp: Stamp) -> N
 
 
 def _rows(
-    topic: TopicAdoption, stamp: Stamp, known: Callable[[TopicPartition, str], OffsetMap]
+    topic: TopicAdoption, stamp: Stamp, map_of: Callable[[TopicPartition, str], OffsetMap]
 ) -> Iterator[MapRow]:
     """Yield the rows of all partitions' offset maps; none where offsets are and were equal.
 
@@ -371,10 +371,10 @@ def _rows(
         if isinstance(partition.found, ResumePoint):
             mirror = TopicPartition(topic.record.target, partition.partition)
             breaks, first = list(partition.found.map.breaks()), partition.found.first
-            if not known(mirror, topic_id).is_identity:
-                breaks = [first, *(each for each in breaks if each.target > first.target)]
-            for at in range(0, len(breaks), ROW_BREAKS):
-                some = tuple(breaks[at : at + ROW_BREAKS])
+            if not map_of(mirror, topic_id).is_identity:
+                breaks = [first, *(pair for pair in breaks if pair.target > first.target)]
+            for start in range(0, len(breaks), ROW_BREAKS):
+                some = tuple(breaks[start : start + ROW_BREAKS])
                 yield MapRow(RowKey(mirror, topic_id, some[0].target, stamp), some)
 
 

@@ -115,11 +115,11 @@ def _members(target: ClusterAdmin, group: GroupId) -> tuple[str, ...]:
     groups can't name a coordinator yet.
     """
     listing = target.list_groups()
-    found = target.describe_members([group])[group]
-    if not isinstance(found, BrokerError):
-        return tuple(f"{each.client_id} at {each.host}" for each in found)
-    if group in listing.groups or found.kafka_code == GROUP_AUTHORIZATION_FAILED:
-        raise found
+    answer = target.describe_members([group])[group]
+    if not isinstance(answer, BrokerError):
+        return tuple(f"{member.client_id} at {member.host}" for member in answer)
+    if group in listing.groups or answer.kafka_code == GROUP_AUTHORIZATION_FAILED:
+        raise answer
     for error in listing.failed.values():
         raise error  # that broker may have the group
     return ()
@@ -136,9 +136,9 @@ def _stored(access: ClusterAccess, topic: TopicName) -> list[ConnectOffsetsRecor
                 "that it uses for the source",
             )
         return [
-            ConnectOffsetsRecord(record.key or b"", record.value, each.partition)
-            for each, bounds in reader.bounds(partitions).items()
-            for record in reader.read(each, bounds.start, bounds.end)
+            ConnectOffsetsRecord(record.key or b"", record.value, partition.partition)
+            for partition, bounds in reader.bounds(partitions).items()
+            for record in reader.read(partition, bounds.start, bounds.end)
         ]
 
 
@@ -160,10 +160,10 @@ def positions(
     rows = _stored(clusters.target_access, peer.offsets_topic)
     flows = flows_of(rows)
     if must_be and peer.flow not in flows:
-        known = ", ".join(sorted(f"{f.connector} of {f.alias}" for f in flows)) or "none"
+        flow_names = ", ".join(sorted(f"{f.connector} of {f.alias}" for f in flows)) or "none"
         raise Refused(
             f"{peer.offsets_topic} has no positions of connector {peer.flow.connector} for source "
-            f"{peer.flow.alias}; there are {known}",
+            f"{peer.flow.alias}; there are {flow_names}",
             hint="name the connector and the alias as MirrorMaker 2 does",
         )
     return positions_of(rows, peer.flow)
@@ -196,11 +196,11 @@ def refuse_moved(
         if not is_still(record.target_id, infos[name].topic_id):
             raise Refused(f"{name} was recreated in the meantime", hint="try again")
     ends = log_ends_of(target, infos.values())
-    for each, end in looked.items():
-        now = ends.get(each)
+    for partition, end in looked.items():
+        now = ends.get(partition)
         if now != end:
             raise Refused(
-                f"something writes into {each}: its log end moved from {end} to {now}",
+                f"something writes into {partition}: its log end moved from {end} to {now}",
                 hint="stop whatever copies into it, then try again",
             )
 

@@ -73,35 +73,35 @@ def look_for_resume_point(
     ConnectionLost, BrokerError
         A log can't be read.
     """
-    found: ResumePoint | NoResumePoint = NoResumePoint("nothing was compared")
+    point: ResumePoint | NoResumePoint = NoResumePoint("nothing was compared")
     for back in LOOKS:
         there = _window(target, logs, _target_from(logs, back), is_source=False)
         for reader in (source, stable):
             here = _source_window(reader, logs, back)
-            found = find_resume_point(here, there, logs.committed)
-            if isinstance(found, ResumePoint):
+            point = find_resume_point(here, there, logs.committed)
+            if isinstance(point, ResumePoint):
                 break
         is_all = here.reaches_start and here.end >= logs.source_bounds.end and there.reaches_start
-        if is_all or _is_enough(found, here, back, logs):
-            return found
-    return found
+        if is_all or _is_enough(point, here, back, logs):
+            return point
+    return point
 
 
 def _is_enough(
-    found: ResumePoint | NoResumePoint, here: Window, back: int, logs: PartitionLogs
+    point: ResumePoint | NoResumePoint, here: Window, back: int, logs: PartitionLogs
 ) -> bool:
-    if isinstance(found, NoResumePoint):
+    if isinstance(point, NoResumePoint):
         return False
-    if not found.is_exact and back < MAP_BACK:
+    if not point.is_exact and back < MAP_BACK:
         return False
     has_all = here.end >= logs.source_bounds.end
-    if has_all and not any(mark.offset >= found.source for mark in here.marks):
+    if has_all and not any(mark.offset >= point.source for mark in here.marks):
         return True  # the target has all of the source's records: none can be higher
-    if here.marks and found.source > here.marks[-1].offset:
+    if here.marks and point.source > here.marks[-1].offset:
         return False  # all of the source window is there: later records may have landed, too
-    above = found.source - 1 - (0 if logs.committed is None else logs.committed)
+    above = point.source - 1 - (0 if logs.committed is None else logs.committed)
     step = COMMIT_STEP_GUESS if logs.commit_step is None else logs.commit_step
-    return found.compared >= FORMER_RUNS_MIN + above + FORMER_RUNS * max(step, above)
+    return point.compared >= FORMER_RUNS_MIN + above + FORMER_RUNS * max(step, above)
 
 
 def _source_window(reader: PlainReader, logs: PartitionLogs, back: int) -> Window:

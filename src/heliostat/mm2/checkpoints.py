@@ -69,7 +69,7 @@ class Checkpoints:
 
     def take(self, rows: Iterable[GroupRow]) -> None:
         """Note rows for the next `write`; a newer row of a group's partition replaces an older."""
-        records = {found.key(): found.value() for found in (row.checkpoint() for row in rows)}
+        records = {record.key(): record.value() for record in (row.checkpoint() for row in rows)}
         with self._lock:
             self._pending.update(records)
 

@@ -129,15 +129,15 @@ def _clusters(flows: Iterable[Flow], secrets: str, ledger: Ledger) -> dict[str, 
             jaas = client.settings.get("sasl.jaas.config")
             login = "" if jaas is None else jaas.value
             while True:
-                found = cluster_section(client, secrets, Ledger())
+                section = cluster_section(client, secrets, Ledger())
                 if client.key not in clusters:
                     break
-                if clusters[client.key] == found and secret[client.key] == login:
+                if clusters[client.key] == section and secret[client.key] == login:
                     break
                 number += 1
                 client.key = f"{first}-{number}"
             if client.key != first and client.key not in clusters:
-                is_other = clusters[first]["bootstrap"] != found["bootstrap"]
+                is_other = clusters[first]["bootstrap"] != section["bootstrap"]
                 what = "addresses" if is_other else "credentials"
                 ledger.differs(
                     f"the files have different {what} for cluster {first}: those of "
@@ -172,17 +172,17 @@ def draft_of(flow: Flow, secrets: str, naming: str | None, ledger: Ledger) -> Li
 
 
 def _add_registries(clusters: dict[str, Any], drafts: Iterable[LinkDraft], ledger: Ledger) -> None:
-    found: dict[str, Section] = {}
+    registries: dict[str, Section] = {}
     for draft in drafts:
         for key, section in draft.registries.items():
-            found[key] = merged(key, found.get(key, {}), section, ledger)
-    for key, section in found.items():
+            registries[key] = merged(key, registries.get(key, {}), section, ledger)
+    for key, section in registries.items():
         clusters[key]["schema_registry"] = completed(key, section, ledger)
 
 
 def _tell_both_ways(drafts: Iterable[LinkDraft], ledger: Ledger) -> None:
     """Note what two links in opposite directions can't both do."""
-    ways = {(each.flow.source.key, each.flow.target.key): each for each in drafts}
+    ways = {(draft.flow.source.key, draft.flow.target.key): draft for draft in drafts}
     for (source, target), draft in ways.items():
         back = ways.get((target, source))
         if back is None or source > target:
@@ -190,7 +190,7 @@ def _tell_both_ways(drafts: Iterable[LinkDraft], ledger: Ledger) -> None:
         both = f"links between {source} and {target}"
         if "schemas" in draft.parts and "schemas" in back.parts:
             ledger.must_do(f"{both}: take strategy isolate in both directions (docs/schemas.md)")
-        is_same = all(each.parts["topics"]["naming"] == "same" for each in (draft, back))
+        is_same = all(way.parts["topics"]["naming"] == "same" for way in (draft, back))
         if is_same and draft.flow.is_replicator and back.flow.is_replicator:
             ledger.differs(
                 f"{both}: Replicator could write both directions into one topic, by headers; a "
@@ -200,18 +200,19 @@ def _tell_both_ways(drafts: Iterable[LinkDraft], ledger: Ledger) -> None:
 
 def _tell_shared_names(drafts: Iterable[LinkDraft], ledger: Ledger) -> None:
     """Note links that may write topics of one name into one cluster: a mirror has one writer."""
-    for one, other in combinations(drafts, 2):
-        is_one_place = one.flow.target.key == other.flow.target.key
-        namings = [each.parts["topics"]["naming"] for each in (one, other)]
+    for draft, other in combinations(drafts, 2):
+        is_one_place = draft.flow.target.key == other.flow.target.key
+        namings = [link_draft.parts["topics"]["naming"] for link_draft in (draft, other)]
         if not is_one_place or namings[0] != namings[1]:
             continue
-        lists = [each.parts["topics"]["include"] for each in (one, other)]
+        lists = [link_draft.parts["topics"]["include"] for link_draft in (draft, other)]
         shared = set(lists[0]) & set(lists[1])
         if shared or not all(is_plain_name(entry) for entry in lists[0] + lists[1]):
             ledger.differs(
-                f"{one.flow.name} and {other.flow.name} write into {one.flow.target.key} under the "
-                "same names, which their topics' lists don't keep apart; a mirror has one writer: "
-                "if a topic is in both sources, give one link another naming, or topics.fan_in"
+                f"{draft.flow.name} and {other.flow.name} write into {draft.flow.target.key} under "
+                "the same names, which their topics' lists don't keep apart; a mirror has one "
+                "writer: if a topic is in both sources, give one link another naming, or "
+                "topics.fan_in"
             )
 
 

@@ -26,10 +26,10 @@ def below(given: Mapping[str, Setting], prefix: str) -> Named:
 
 def role_settings(given: Mapping[str, Setting], side: str, role: str) -> Named:
     """Return with what settings clients of a role connect to a side."""
-    found: Named = {}
+    settings: Named = {}
     for prefix in (f"{side}.cluster.", f"{role}.", f"{side}.{role}."):
-        found |= connecting(below(given, prefix))
-    return found
+        settings |= connecting(below(given, prefix))
+    return settings
 
 
 def connecting(given: Mapping[str, Setting]) -> Named:
@@ -88,11 +88,11 @@ def _tell_other(
 
 def record_settings(given: Mapping[str, Setting], ledger: Ledger) -> Named:
     """Return a flow's settings with the consumer's ones all under `source.consumer.`."""
-    found = dict(given)
+    settings = dict(given)
     for name in [name for name in given if name.startswith("consumer.")]:
-        setting = found.pop(name)
+        setting = settings.pop(name)
         if f"source.{name}" in given:
             ledger.unless_read(setting.origin, f"source.{name} wins")
         else:
-            found[f"source.{name}"] = setting
-    return found
+            settings[f"source.{name}"] = setting
+    return settings

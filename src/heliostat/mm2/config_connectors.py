@@ -49,21 +49,21 @@ def read_json(file: str, text: str, ledger: Ledger) -> list[Connector]:
         value = json.loads(text)
     except ValueError as error:
         raise ConfigError(f"{file}: not JSON: {error}") from None
-    found = [
+    connectors = [
         connector(file, path, config, ledger, state)
         for path, config, state in _configs(value, "", "running")
         if config
     ]
-    if not found:
+    if not connectors:
         raise ConfigError(f"{file}: no connector's configuration in it")
-    return found
+    return connectors
 
 
 def _configs(value: Any, path: str, state: str) -> Iterator[tuple[str, Mapping[str, Any], str]]:
     """Yield where a connector's properties are, the properties, and the connector's state."""
     if isinstance(value, list):
-        for index, each in enumerate(value):
-            yield from _configs(each, f"{path}[{index}].", state)
+        for index, element in enumerate(value):
+            yield from _configs(element, f"{path}[{index}].", state)
     elif isinstance(value, dict):
         status = value.get("status")
         current = status.get("connector") if isinstance(status, dict) else None
@@ -74,8 +74,8 @@ def _configs(value: Any, path: str, state: str) -> Iterator[tuple[str, Mapping[s
         elif "connector.class" in value:
             yield path, value, state
         else:
-            for name, each in value.items():
-                yield from _configs(each, f"{path}{name}.", state)
+            for name, member in value.items():
+                yield from _configs(member, f"{path}{name}.", state)
 
 
 def connector(
@@ -115,7 +115,7 @@ def connector(
 
 def is_connector_file(text: str) -> bool:
     """Return whether a text is a properties file of one connector, as for a standalone worker."""
-    return any(each.name == "connector.class" for each in read_properties(text))
+    return any(entry.name == "connector.class" for entry in read_properties(text))
 
 
 def read_connector_file(file: str, text: str, ledger: Ledger) -> Connector:
@@ -126,7 +126,7 @@ def read_connector_file(file: str, text: str, ledger: Ledger) -> Connector:
     ConfigError
         The connector is neither MirrorMaker 2's nor Replicator's, or the file's syntax is wrong.
     """
-    return connector(file, "", {each.name: each.value for each in read_properties(text)}, ledger)
+    return connector(file, "", {entry.name: entry.value for entry in read_properties(text)}, ledger)
 
 
 def _text(value: Any) -> str:

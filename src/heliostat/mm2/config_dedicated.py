@@ -34,7 +34,7 @@ from heliostat.mm2.config_values import Flow, Ledger, Origin, Setting
 
 def is_dedicated(text: str) -> bool:
     """Return whether a text is such a file: it has the property `clusters`."""
-    return any(each.name == "clusters" for each in read_properties(text))
+    return any(entry.name == "clusters" for entry in read_properties(text))
 
 
 def read_dedicated(file: str, text: str, ledger: Ledger) -> list[Flow]:
@@ -63,14 +63,14 @@ def read_dedicated(file: str, text: str, ledger: Ledger) -> list[Flow]:
 
 def _given(file: str, text: str, ledger: Ledger) -> Named:
     """Read all properties; of a repeated name the last one counts."""
-    found: Named = {}
-    for each in read_properties(text):
-        origin = Origin(file, each.name)
+    settings: Named = {}
+    for entry in read_properties(text):
+        origin = Origin(file, entry.name)
         ledger.add([origin])
-        if each.name in found:
-            ledger.must_do(f"{file}: {each.name} is given twice, the last one counts (as in Java)")
-        found[each.name] = Setting(each.value, origin)
-    return found
+        if entry.name in settings:
+            ledger.must_do(f"{file}: {entry.name} is given twice, the last one counts (as in Java)")
+        settings[entry.name] = Setting(entry.value, origin)
+    return settings
 
 
 def _flow(given: Named, source: str, target: str, ledger: Ledger) -> Flow | None:
@@ -136,15 +136,15 @@ def _cluster_settings(given: Named, alias: str, role: str) -> Named:
 
 def _of_cluster(given: Named, alias: str, side: str) -> Named:
     """Return a cluster's settings by the names that they have in a connector."""
-    found = {
+    settings = {
         f"{side}.cluster.{name}": setting
         for name, setting in below(given, f"{alias}.").items()
         if not name.startswith(ROLES)
     }
     for role in ROLES:
         of_role = _cluster_settings(given, alias, role)
-        found |= {f"{side}.{role}{name}": setting for name, setting in of_role.items()}
-    return found
+        settings |= {f"{side}.{role}{name}": setting for name, setting in of_role.items()}
+    return settings
 
 
 def _producer(given: Named, target: str) -> Iterator[tuple[str, Setting]]:

@@ -35,8 +35,8 @@ def tell_what_differs(draft: LinkDraft) -> None:
 
 def _acls(draft: LinkDraft) -> None:
     acls = [s for k, s in draft.given.items() if k.startswith("sync.topic.acls.")]
-    for each in acls:
-        draft.ledger.without(each, "ACLs follow only with access.sync_acls, which is off")
+    for setting in acls:
+        draft.ledger.without(setting, "ACLs follow only with access.sync_acls, which is off")
     enabled = draft.given.get("sync.topic.acls.enabled")
     difference = (
         f"{draft.flow.name}: Read ACLs of topics were copied to the target (sync.topic.acls, on by "

@@ -34,8 +34,8 @@ class LinkDraft:
 
     def section(self) -> Section:
         """Return the sections in their order, without empty ones."""
-        found: Section = {key: self.parts[key] for key in ORDER if self.parts.get(key)}
-        return found | ({"pipelines": self.pipelines} if self.pipelines else {})
+        section: Section = {key: self.parts[key] for key in ORDER if self.parts.get(key)}
+        return section | ({"pipelines": self.pipelines} if self.pipelines else {})
 
     @property
     def naming_format(self) -> str:
@@ -70,32 +70,32 @@ class LinkDraft:
 
     def first(self, *names: str) -> Setting | None:
         """Return the first given property; the others, older names, have no effect then."""
-        found = [self.given[name] for name in names if name in self.given]
-        for other in found[1:]:
-            self.ledger.without(other, f"{found[0].origin.name} wins")
-        if found and names[0] not in self.given and self.flow.version >= WITHOUT_OLD_NAMES:
+        settings = [self.given[name] for name in names if name in self.given]
+        for other in settings[1:]:
+            self.ledger.without(other, f"{settings[0].origin.name} wins")
+        if settings and names[0] not in self.given and self.flow.version >= WITHOUT_OLD_NAMES:
             self.ledger.must_do(
-                f"{self.flow.name}: MirrorMaker 2 reads {found[0].origin.name} before 4.0 only, "
+                f"{self.flow.name}: MirrorMaker 2 reads {settings[0].origin.name} before 4.0 only, "
                 "and so does the link; if yours is later, remove what it became"
             )
-        return found[0] if found else None
+        return settings[0] if settings else None
 
     def tell_answers(self, answer: Callable[[str], tuple[Fate, str] | None]) -> None:
         """Tell the outcome of the properties for which it depends on the name alone."""
         for name, setting in self.given.items():
-            found = answer(name)
-            if found is not None:
-                self.ledger.tell(setting.origin, *found)
+            outcome = answer(name)
+            if outcome is not None:
+                self.ledger.tell(setting.origin, *outcome)
 
     def patterns(self, setting: Setting, key: str) -> list[str]:
         """Convert a list of names and patterns."""
-        found = patterns_of(setting)
+        patterns = patterns_of(setting)
         dotted = named_with_dots(setting.entries())
         text = key
         if dotted:
             text += f"; dots in {', '.join(dotted[:3])} now match only dots, not any character"
         self.ledger.used(setting, text)
-        return found
+        return patterns
 
     def number(self, setting: Setting, limits: tuple[float, float]) -> float:
         """Return a number, clamped to the limits.

@@ -44,11 +44,11 @@ class Partners(NamedTuple):
 def partners_of(source: Connector, others: Iterable[Connector]) -> Partners:
     """Return which of the others belong to a source connector."""
     rest = list(others)
-    heartbeats = [each for each in rest if each.kind == HEARTBEAT]
+    heartbeats = [other for other in rest if other.kind == HEARTBEAT]
     return Partners(
-        [each for each in rest if each.kind == CHECKPOINT and _is_same_flow(source, each)],
-        [each for each in heartbeats if _writes_into(each, source, "source")],
-        [each for each in heartbeats if _writes_into(each, source, "target")],
+        [other for other in rest if other.kind == CHECKPOINT and _is_same_flow(source, other)],
+        [heartbeat for heartbeat in heartbeats if _writes_into(heartbeat, source, "source")],
+        [heartbeat for heartbeat in heartbeats if _writes_into(heartbeat, source, "target")],
     )
 
 
@@ -71,20 +71,20 @@ def flows_of(
     ConfigError
         A connector has no `source.cluster.alias`.
     """
-    mirroring = [each for each in connectors if each.kind != REPLICATOR]
-    for each in mirroring:
-        _note_aliases(each, ledger)
-    sources = [each for each in mirroring if each.kind == SOURCE]
-    rest = [each for each in mirroring if each.kind != SOURCE]
+    mirroring = [connector for connector in connectors if connector.kind != REPLICATOR]
+    for connector in mirroring:
+        _note_aliases(connector, ledger)
+    sources = [connector for connector in mirroring if connector.kind == SOURCE]
+    rest = [connector for connector in mirroring if connector.kind != SOURCE]
     taken: list[Connector] = []
-    flows = [_flow(each, rest, taken, ledger) for each in sources]
+    flows = [_flow(source, rest, taken, ledger) for source in sources]
     for flow in others:
-        feeding = [each for each in rest if each.kind == HEARTBEAT and _feeds(each, flow)]
+        feeding = [other for other in rest if other.kind == HEARTBEAT and _feeds(other, flow)]
         _take_heartbeats(flow, feeding, ledger)
         taken += feeding
-    for each in rest:
-        if not any(each is one for one in taken):
-            _tell_alone(each, ledger)
+    for connector in rest:
+        if not any(connector is partner for partner in taken):
+            _tell_alone(connector, ledger)
     return flows
 
 
@@ -108,8 +108,8 @@ def aliases_of(connector: Connector) -> tuple[str, str]:
 def addresses_of(connector: Connector, side: str) -> frozenset[str]:
     """Return where it reads or writes; empty if its file does not say."""
     role = {("target", SOURCE): "producer", ("source", SOURCE): "consumer"}
-    found = role_settings(connector.settings, side, role.get((side, connector.kind), "admin"))
-    setting = found.get(_BOOTSTRAP)
+    settings = role_settings(connector.settings, side, role.get((side, connector.kind), "admin"))
+    setting = settings.get(_BOOTSTRAP)
     if side == "target" and connector.kind != CHECKPOINT:
         setting = connector.settings.get(OVERRIDE + _BOOTSTRAP, setting)
     return frozenset() if setting is None else frozenset(setting.entries())
@@ -123,8 +123,8 @@ def _reached(connector: Connector, side: str) -> frozenset[str]:
 
 def _is_same_flow(source: Connector, checkpoint: Connector) -> bool:
     ends = [(_reached(source, side), _reached(checkpoint, side)) for side in ("source", "target")]
-    if all(one and other for one, other in ends):
-        return all(one & other for one, other in ends)
+    if all(addresses and other for addresses, other in ends):
+        return all(addresses & other for addresses, other in ends)
     return aliases_of(source) == aliases_of(checkpoint)
 
 
@@ -151,19 +151,19 @@ def _flow(
     checkpoints, at_source, at_target = partners_of(source, others)
     taken += checkpoints + at_source + at_target
     name = "->".join(aliases_of(source))
-    for each in checkpoints:
-        if aliases_of(each) != aliases_of(source):
+    for checkpoint in checkpoints:
+        if aliases_of(checkpoint) != aliases_of(source):
             ledger.differs(
-                f"{name}: the {CHECKPOINT} of {each.file} calls the clusters "
-                f"{'->'.join(aliases_of(each))}, but has the addresses of {name}: it is taken for "
-                "this flow's, and groups' offsets are for this flow's mirrors"
+                f"{name}: the {CHECKPOINT} of {checkpoint.file} calls the clusters "
+                f"{'->'.join(aliases_of(checkpoint))}, but has the addresses of {name}: it is "
+                "taken for this flow's, and groups' offsets are for this flow's mirrors"
             )
-    for each in at_source:
-        if aliases_of(each)[1] != aliases_of(source)[0]:
+    for heartbeat in at_source:
+        if aliases_of(heartbeat)[1] != aliases_of(source)[0]:
             ledger.differs(
-                f"{name}: the {HEARTBEAT} of {each.file} writes into the cluster with the "
-                f"addresses of {aliases_of(source)[0]}, which it calls {aliases_of(each)[1]}: the "
-                "link writes heartbeats there (heartbeats.emit)"
+                f"{name}: the {HEARTBEAT} of {heartbeat.file} writes into the cluster with the "
+                f"addresses of {aliases_of(source)[0]}, which it calls {aliases_of(heartbeat)[1]}: "
+                "the link writes heartbeats there (heartbeats.emit)"
             )
     flow = build_flow(source, checkpoints, at_source, at_target, ledger)
     flow.from_connectors = True
@@ -192,17 +192,17 @@ def build_flow(
     """
     name = "->".join(aliases_of(source))
     settings = _own(source, ledger)
-    for each in (*checkpoints, *at_target):
-        _add_other(settings, each, name, ledger)
-    for each in (source, *checkpoints):
-        _tell_not_running(each, name, ledger)
+    for connector in (*checkpoints, *at_target):
+        _add_other(settings, connector, name, ledger)
+    for connector in (source, *checkpoints):
+        _tell_not_running(connector, name, ledger)
     aliases = aliases_of(source)
     keys = [alias or side for alias, side in zip(aliases, ("source", "target"), strict=True)]
     flow = Flow(
         source=source_client(source.settings, aliases[0], keys[0], ledger),
         target=target_client(source.settings, aliases[1], keys[1], ledger),
         settings=record_settings(settings, ledger),
-        has_checkpoints=any(each.runs for each in checkpoints),
+        has_checkpoints=any(checkpoint.runs for checkpoint in checkpoints),
     )
     _take_heartbeats(flow, at_source, ledger)
     return flow
@@ -210,26 +210,26 @@ def build_flow(
 
 def _take_heartbeats(flow: Flow, at_source: Iterable[Connector], ledger: Ledger) -> None:
     """Let the link write heartbeats into its source, as these connectors do."""
-    for each in at_source:
-        _tell_not_running(each, flow.name, ledger)
-        for setting in each.settings.values():
+    for connector in at_source:
+        _tell_not_running(connector, flow.name, ledger)
+        for setting in connector.settings.values():
             ledger.unless_read(setting.origin, "the link writes heartbeats as it connects itself")
-        if emits_heartbeats(each):
+        if emits_heartbeats(connector):
             flow.has_heartbeats_at_source = True
-            flow.heartbeats |= {n: s for n, s in each.settings.items() if n in HEARTBEAT_ONLY}
+            flow.heartbeats |= {n: s for n, s in connector.settings.items() if n in HEARTBEAT_ONLY}
 
 
 def _own(source: Connector, ledger: Ledger) -> Named:
     """Return what the source connector itself reads."""
-    found: Named = {}
+    settings: Named = {}
     for name, setting in source.settings.items():
         if name in CHECKPOINT_ONLY:
             ledger.unless_read(setting.origin, f"only a {CHECKPOINT} reads it")
         elif name in HEARTBEAT_ONLY:
             ledger.unless_read(setting.origin, f"only a {HEARTBEAT} reads it")
         elif not name.startswith(("source.cluster.", "target.cluster.")):
-            found[name] = setting
-    return found
+            settings[name] = setting
+    return settings
 
 
 def _add_other(settings: Named, other: Connector, flow: str, ledger: Ledger) -> None:

@@ -55,7 +55,7 @@ def patterns_in(entries: Iterable[str], where: str) -> list[str]:
 
 
 def _converted(entries: Iterable[str], where: str) -> list[str]:
-    found: list[str] = []
+    patterns: list[str] = []
     problems: list[str] = []
     for entry in entries:
         text = _QUOTED.sub(lambda match: re.escape(match[1]), entry)
@@ -75,7 +75,7 @@ def _converted(entries: Iterable[str], where: str) -> list[str]:
         except ValueError as error:
             problems.append(f"{where}: {error} (got {entry!r})")
             continue
-        found.append(text)
+        patterns.append(text)
     if problems:
         raise ConfigError(
             "some regular expressions can't be converted",
@@ -83,7 +83,7 @@ def _converted(entries: Iterable[str], where: str) -> list[str]:
             hint="write them so that Java and Python read them alike; omitting one would select "
             "other names",
         )
-    return found
+    return patterns
 
 
 def named_with_dots(entries: Iterable[str]) -> list[str]:

@@ -64,30 +64,30 @@ def _goes_on(line: str) -> bool:
 
 
 def _split(line: str, number: int) -> Property:
-    at = 0
-    while at < len(line) and line[at] not in _SEPARATORS + _BLANKS:
-        at += 2 if line[at] == "\\" else 1
-    rest = line[at:].lstrip(_BLANKS)
+    end = 0
+    while end < len(line) and line[end] not in _SEPARATORS + _BLANKS:
+        end += 2 if line[end] == "\\" else 1
+    rest = line[end:].lstrip(_BLANKS)
     if rest[:1] in tuple(_SEPARATORS):
         rest = rest[1:].lstrip(_BLANKS)
-    return Property(_unescaped(line[:at], number), _unescaped(rest, number), number)
+    return Property(_unescaped(line[:end], number), _unescaped(rest, number), number)
 
 
 def _unescaped(text: str, number: int) -> str:
-    found: list[str] = []
-    at = 0
-    while at < len(text):
-        if text[at] != "\\":
-            found.append(text[at])
-            at += 1
-        elif text[at + 1 : at + 2] == "u":
-            digits = text[at + 2 : at + 6]
+    parts: list[str] = []
+    index = 0
+    while index < len(text):
+        if text[index] != "\\":
+            parts.append(text[index])
+            index += 1
+        elif text[index + 1 : index + 2] == "u":
+            digits = text[index + 2 : index + 6]
             if _UNICODE.fullmatch(digits) is None:
                 raise ConfigError(f"line {number}: \\u needs four hexadecimal digits")
-            found.append(chr(int(digits, 16)))
-            at += 6
+            parts.append(chr(int(digits, 16)))
+            index += 6
         else:
-            letter = text[at + 1 : at + 2]
-            found.append(_ESCAPES.get(letter, letter))
-            at += 2
-    return "".join(found)
+            letter = text[index + 1 : index + 2]
+            parts.append(_ESCAPES.get(letter, letter))
+            index += 2
+    return "".join(parts)

@@ -30,20 +30,20 @@ def add_registry(draft: LinkDraft, cluster: Client, url: Setting, beginning: str
     beginning
         What the names of the registry client's other settings begin with.
     """
-    found = _Registry(draft, cluster.key, url, beginning).section()
+    new_section = _Registry(draft, cluster.key, url, beginning).section()
     section = draft.registries.setdefault(cluster.key, {})
-    if section.get("urls", found["urls"]) != found["urls"]:
+    if section.get("urls", new_section["urls"]) != new_section["urls"]:
         _tell_different(cluster.key, draft.ledger)
     elif "urls" not in section:
-        section |= found
+        section |= new_section
 
 
-def merged(key: str, one: Section, other: Section, ledger: Ledger) -> Section:
+def merged(key: str, first: Section, other: Section, ledger: Ledger) -> Section:
     """Return what two links say of a cluster's registry; of different addresses the first ones."""
-    if "urls" in one and "urls" in other and one["urls"] != other["urls"]:
+    if "urls" in first and "urls" in other and first["urls"] != other["urls"]:
         _tell_different(key, ledger)
-        return one
-    return other | one
+        return first
+    return other | first
 
 
 def completed(key: str, section: Section, ledger: Ledger) -> Section:
@@ -86,17 +86,17 @@ class _Registry:
         users: list[str] = []
         urls: list[str] = []
         for entry in filled_in(self.url.entries(), self.ledger):
-            before, at, host = entry.partition("://")[2].rpartition("@")
-            users += [before] if at else []
-            urls.append(entry.partition("://")[0] + "://" + host if at else entry)
-        found: Section = {"urls": urls}
-        if any(not each.startswith("http:") for each in urls):
-            found |= self.security.tls()
+            before, at_sign, host = entry.partition("://")[2].rpartition("@")
+            users += [before] if at_sign else []
+            urls.append(entry.partition("://")[0] + "://" + host if at_sign else entry)
+        section: Section = {"urls": urls}
+        if any(not url.startswith("http:") for url in urls):
+            section |= self.security.tls()
         else:
             for name, setting in self.given.items():
                 if name.startswith("ssl."):
                     self.ledger.without(setting, "the registry's address is http, without TLS")
-        return found | self._credentials(users)
+        return section | self._credentials(users)
 
     def _credentials(self, users: list[str]) -> Section:
         info, token = self.given.get(_USER), self.given.get(_BEARER)
@@ -108,7 +108,7 @@ class _Registry:
             self.ledger.must_do(f"configure the authentication to {self.security.name}")
         if not (info or token or users):
             return {}
-        if any(_OPEN.match(each) for each in self.url.entries()):
+        if any(_OPEN.match(entry) for entry in self.url.entries()):
             self._refuse(info or token or self.url)
             return {}
         if token is not None and info is None:

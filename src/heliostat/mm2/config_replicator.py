@@ -128,20 +128,20 @@ def _client(
     beginning: str,
     aliases: dict[frozenset[str], str],
 ) -> Client:
-    found = {
+    client_settings = {
         name.removeprefix(beginning): setting
         for name, setting in settings.items()
         if name.startswith(beginning) and is_client(name.removeprefix(beginning))
     }
-    if _ADDRESSES not in found:
+    if _ADDRESSES not in client_settings:
         wanted = (SOURCE if side == "source" else TARGET) + _ADDRESSES
         raise ConfigError(
             f"{settings['connector.class'].origin.file}: a Replicator without {wanted}",
             hint="it writes into the cluster of its Connect workers: add their addresses under "
             "this name",
         )
-    addresses = frozenset(found[_ADDRESSES].entries())
+    addresses = frozenset(client_settings[_ADDRESSES].entries())
     if addresses not in aliases:
-        taken = sum(each == side or each.startswith(f"{side}-") for each in aliases.values())
+        taken = sum(alias == side or alias.startswith(f"{side}-") for alias in aliases.values())
         aliases[addresses] = f"{side}-{taken + 1}" if taken else side
-    return Client(aliases[addresses], found)
+    return Client(aliases[addresses], client_settings)

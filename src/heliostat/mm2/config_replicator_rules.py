@@ -63,17 +63,17 @@ def _topics(draft: LinkDraft) -> None:
     include = [] if names is None else _listed(draft, names, "topics.include")
     regex = draft.given.get("topic.regex")
     if regex is not None and regex.value:
-        found = patterns_in([regex.value], regex.origin.name)
+        patterns = patterns_in([regex.value], regex.origin.name)
         dotted = (
-            "; its dots now match only dots, not any character" if named_with_dots(found) else ""
+            "; its dots now match only dots, not any character" if named_with_dots(patterns) else ""
         )
         draft.ledger.used(regex, f"topics.include{dotted}")
-        include += found
+        include += patterns
     draft.put("topics", "include", list(dict.fromkeys(include)))
     others = draft.given.get("topic.blacklist")
     exclude = [] if others is None else _listed(draft, others, "topics.exclude")
     draft.put("topics", "exclude", exclude)
-    never = [each for each in include if _is_never_mirrored(each) and each not in NEVER_COPIED]
+    never = [entry for entry in include if _is_never_mirrored(entry) and entry not in NEVER_COPIED]
     if names is not None and never:
         draft.ledger.differs(
             f"{draft.flow.name} copied {', '.join(never)}; a link never mirrors such topics"
@@ -82,12 +82,12 @@ def _topics(draft: LinkDraft) -> None:
 
 def _listed(draft: LinkDraft, setting: Setting, key: str) -> list[str]:
     draft.ledger.used(setting, key)
-    return [each if is_plain_name(each) else re.escape(each) for each in setting.entries()]
+    return [entry if is_plain_name(entry) else re.escape(entry) for entry in setting.entries()]
 
 
 def _is_never_mirrored(entry: str) -> bool:
     return is_plain_name(entry) and any(
-        compile_pattern(each).fullmatch(entry) for each in BUILT_IN_EXCLUDE
+        compile_pattern(pattern).fullmatch(entry) for pattern in BUILT_IN_EXCLUDE
     )
 
 
@@ -123,10 +123,10 @@ def _topic_settings(draft: LinkDraft) -> None:
     given = [draft.given[name] for name in names if name in draft.given]
     if given:
         limits = (REFRESH_S[0] * 1000, REFRESH_S[1] * 1000)
-        seconds = min(draft.number(each, limits) for each in given) / 1000
+        seconds = min(draft.number(setting, limits) for setting in given) / 1000
         draft.put("topics", "refresh_interval_s", int(seconds) if seconds >= 1 else seconds)
-        for each in given:
-            draft.ledger.used(each, "topics.refresh_interval_s, the shortest one for all")
+        for setting in given:
+            draft.ledger.used(setting, "topics.refresh_interval_s, the shortest one for all")
 
 
 def _group_start(draft: LinkDraft, reset: Setting | None) -> None:
@@ -174,7 +174,7 @@ def _groups(draft: LinkDraft) -> None:
 
 def _schemas(draft: LinkDraft) -> None:
     target = add_converters(draft, CONVERTERS, draft.flow.target)
-    source = add_converters(draft, [f"src.{each}" for each in CONVERTERS], draft.flow.source)
+    source = add_converters(draft, [f"src.{name}" for name in CONVERTERS], draft.flow.source)
     url = draft.given.get("schema.registry.url")
     if url is not None:
         add_registry(draft, draft.flow.target, url, "schema.registry.client.")

@@ -32,9 +32,13 @@ def resources(text: str, kind: str) -> Iterator[Map]:
         documents = list(yaml.safe_load_all(text))
     except yaml.YAMLError as error:
         raise ConfigError(f"not YAML: {error}") from None
-    for each in documents:
-        items = each.get("items", [each]) if isinstance(each, dict) else []
-        yield from (one for one in items if isinstance(one, dict) and one.get("kind") == kind)
+    for document in documents:
+        items = document.get("items", [document]) if isinstance(document, dict) else []
+        yield from (
+            resource
+            for resource in items
+            if isinstance(resource, dict) and resource.get("kind") == kind
+        )
 
 
 def state_of(spec: Map) -> str:
@@ -50,23 +54,23 @@ def read_resources(file: str, text: str, ledger: Ledger) -> list[Connector]:
     ConfigError
         A connector is neither MirrorMaker 2's nor Replicator's.
     """
-    found: list[Connector] = []
+    connectors: list[Connector] = []
     for count, resource in enumerate(resources(text, KIND)):
         name = file if count == 0 else f"{file}#{count + 1}"
         spec: Map = resource.get("spec") or {}
         config = {"connector.class": spec.get("class"), **(spec.get("config") or {})}
-        one = connector(name, "spec.config.", config, ledger, state_of(spec))
+        kafka_connector = connector(name, "spec.config.", config, ledger, state_of(spec))
         named = Setting(str(spec.get("class")), Origin(name, "spec.class"))
-        ledger.known.pop(one.settings["connector.class"].origin)
-        one.settings["connector.class"] = named
+        ledger.known.pop(kafka_connector.settings["connector.class"].origin)
+        kafka_connector.settings["connector.class"] = named
         ledger.add([named.origin])
         if "tasksMax" in spec:
             count_of_tasks = Setting(str(spec["tasksMax"]), Origin(name, "spec.tasksMax"))
-            one.settings["tasks.max"] = count_of_tasks
+            kafka_connector.settings["tasks.max"] = count_of_tasks
             ledger.add([count_of_tasks.origin])
         for key in sorted(spec.keys() - {"class", "config", "tasksMax"}):
             origin = Origin(name, f"spec.{key}")
             ledger.add([origin])
             ledger.unless_read(origin, "it is about the connector as a process; a link is one")
-        found.append(one)
-    return found
+        connectors.append(kafka_connector)
+    return connectors

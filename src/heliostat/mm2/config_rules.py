@@ -72,13 +72,13 @@ def add_records(draft: LinkDraft) -> None:
 
 def _state(draft: LinkDraft) -> None:
     """Set one replication factor for all of the link's topics: the first that is given."""
-    names = [f"worker.{each}.storage.replication.factor" for each in ("offset", "config", "status")]
+    names = [f"worker.{kind}.storage.replication.factor" for kind in ("offset", "config", "status")]
     given = [draft.given[name] for name in names if name in draft.given]
     if given:
         draft.put("state", "replication_factor", draft.replicas(given[0]))
         draft.ledger.used(given[0], "state.replication_factor")
-    for each in given[1:]:
-        draft.ledger.replaced(each, f"state.replication_factor, from {given[0].origin.name}")
+    for setting in given[1:]:
+        draft.ledger.replaced(setting, f"state.replication_factor, from {given[0].origin.name}")
 
 
 def _groups(draft: LinkDraft) -> None:
@@ -167,10 +167,10 @@ def _offset_syncs(draft: LinkDraft) -> None:
         name = "offset-syncs.topic.replication.factor"
         draft.take(name, "offset_syncs", "replication_factor", draft.replicas)
         return
-    for each in (emits, location, factor):
-        if each is not None:
+    for setting in (emits, location, factor):
+        if setting is not None:
             draft.ledger.replaced(
-                each,
+                setting,
                 "the offset map, at the target; offset_syncs.emit writes MirrorMaker 2's as "
                 "well, in case it has to translate offsets again",
             )

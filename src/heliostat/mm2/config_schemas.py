@@ -27,7 +27,7 @@ def add_schemas(draft: LinkDraft) -> None:
 
 
 def take_registry_topic(
-    draft: LinkDraft, settings: Iterable[Setting], known: Collection[str] = ()
+    draft: LinkDraft, settings: Iterable[Setting], registry_topics: Collection[str] = ()
 ) -> str | None:
     """Take registries' topics out of a link's topics: a live registry writes its topic itself.
 
@@ -37,7 +37,7 @@ def take_registry_topic(
         The link, with its topics.
     settings
         Properties that the topics are from.
-    known
+    registry_topics
         Topics that are known to be such; others are recognised by their usual names.
 
     Returns
@@ -46,12 +46,14 @@ def take_registry_topic(
         The topic that is known or that the topics name; None if there is none.
     """
     topics = draft.parts["topics"]
-    names = dict.fromkeys([*known, *REGISTRY_TOPICS])
+    names = dict.fromkeys([*registry_topics, *REGISTRY_TOPICS])
     selected = [name for name in names if _selects(topics, name)]
-    named = [n for n in selected if n in known or any(_names(e, n) for e in topics["include"])]
+    named = [
+        n for n in selected if n in registry_topics or any(_names(e, n) for e in topics["include"])
+    ]
     keeps_names = topics["naming"] == "same"
     out = selected if keeps_names else named
-    topics["include"] = [each for each in topics["include"] if each not in out]
+    topics["include"] = [entry for entry in topics["include"] if entry not in out]
     topics["exclude"] += [name for name in out if _selects(topics, name)]
     for name in named:
         for setting in settings:
@@ -143,7 +145,7 @@ def add_converters(draft: LinkDraft, converters: Iterable[str], cluster: Client)
 
 def _selects(topics: dict[str, list[str]], name: str) -> bool:
     def matches(key: str) -> bool:
-        return any(compile_pattern(each).fullmatch(name) for each in topics[key])
+        return any(compile_pattern(pattern).fullmatch(name) for pattern in topics[key])
 
     return matches("include") and not matches("exclude")
 

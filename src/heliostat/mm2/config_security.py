@@ -88,14 +88,14 @@ def cluster_section(client: Client, secrets: str, ledger: Ledger) -> Section:
 
 def filled_in(entries: Iterable[str], ledger: Ledger) -> list[str]:
     """Return entries of a list, with variables of a shell as variables of our file."""
-    found: list[str] = []
+    filled_entries: list[str] = []
     for entry in entries:
         match = _SHELL_VARIABLE.fullmatch(entry)
         name = match and (match[1] or match[2])
         if name:
             ledger.must_do(f"set the environment variable {name}, or write its value into the file")
-        found.append(f"${{env:{name}}}" if name else entry)
-    return found
+        filled_entries.append(f"${{env:{name}}}" if name else entry)
+    return filled_entries
 
 
 class SecurityDraft:
@@ -319,9 +319,9 @@ class SecurityDraft:
 
     def secret_of(self, text: str, name: str, what: str) -> Section:
         """Return where to read a secret: as its reference says, or from a file still to write."""
-        known = self._known(text)
-        if known is not None:
-            return known
+        section = self._known(text)
+        if section is not None:
+            return section
         path = self._path(what)
         match = _REFERENCE.fullmatch(text.strip())
         origin = f" (there as {match[0]})" if match else ""

@@ -63,11 +63,11 @@ def read_strimzi(file: str, text: str, secrets: str, ledger: Ledger) -> list[Flo
     ConfigError
         A mirror names a cluster that the resource does not have.
     """
-    found: list[Flow] = []
-    for at, resource in enumerate(resources(text, KIND)):
-        reader = _Resource(file if at == 0 else f"{file}#{at + 1}", resource, secrets, ledger)
-        found += reader.flows()
-    return found
+    flows: list[Flow] = []
+    for index, resource in enumerate(resources(text, KIND)):
+        reader = _Resource(file if index == 0 else f"{file}#{index + 1}", resource, secrets, ledger)
+        flows += reader.flows()
+    return flows
 
 
 class _Resource:
@@ -111,8 +111,8 @@ class _Resource:
         if "connectCluster" in self.spec:
             self._tell("spec.connectCluster", Fate.REPLACED, "the link's target")
         mirrors = [
-            (f"spec.mirrors[{index}]", each)
-            for index, each in enumerate(self.spec.get("mirrors") or ())
+            (f"spec.mirrors[{index}]", mirror)
+            for index, mirror in enumerate(self.spec.get("mirrors") or ())
         ]
         pairs = [self._pair(path, mirror) for path, mirror in mirrors]
         back = {
@@ -120,16 +120,16 @@ class _Resource:
             for pair, (path, mirror) in zip(pairs, mirrors, strict=True)
             if "heartbeatConnector" in mirror
         }
-        found: list[Flow] = []
+        flows: list[Flow] = []
         for (path, mirror), (source, target) in zip(mirrors, pairs, strict=True):
             if "sourceConnector" in mirror:
                 opposite = [back[target, source]] if (target, source) in back else []
-                found.append(self._flow(path, mirror, source, target, opposite))
+                flows.append(self._flow(path, mirror, source, target, opposite))
             else:
                 self.ledger.differs(
                     f"{source}->{target} has no sourceConnector: it copies nothing and is left out"
                 )
-        return found
+        return flows
 
     def _tell(self, path: str, fate: Fate, text: str) -> None:
         self.ledger.tell(Origin(self.file, path), fate, text)
@@ -169,9 +169,9 @@ class _Resource:
         ]
         flow = build_flow(
             built[0],
-            [each for each in built[1:] if each.kind == CHECKPOINT],
+            [connector for connector in built[1:] if connector.kind == CHECKPOINT],
             back,
-            [each for each in built[1:] if each.kind == HEARTBEAT],
+            [connector for connector in built[1:] if connector.kind == HEARTBEAT],
             self.ledger,
         )
         for role, setting in self._connecting(built):
@@ -198,9 +198,9 @@ class _Resource:
             for side in ("", "source.", "target.")
             for role in ROLES
         } | {"admin.": "source admin and the target admin"}
-        for each in built:
+        for connector in built:
             for prefix, role in (prefixes | {OVERRIDE: "producer"}).items():
-                for setting in connecting(below(each.settings, prefix)).values():
+                for setting in connecting(below(connector.settings, prefix)).values():
                     yield role, setting
 
     def _connector(self, path: str, mirror: Map, key: str, pair: tuple[str, str]) -> Connector:

@@ -43,11 +43,11 @@ class Place(NamedTuple):
 def leaves(value: object, path: str) -> Iterator[tuple[str, object]]:
     """Yield the values without fields of their own, each with its path."""
     if isinstance(value, dict) and value:
-        for key, each in value.items():
-            yield from leaves(each, f"{path}.{key}")
-    elif isinstance(value, list) and value and any(isinstance(each, dict) for each in value):
-        for index, each in enumerate(value):
-            yield from leaves(each, f"{path}[{index}]")
+        for key, member in value.items():
+            yield from leaves(member, f"{path}.{key}")
+    elif isinstance(value, list) and value and any(isinstance(element, dict) for element in value):
+        for index, element in enumerate(value):
+            yield from leaves(element, f"{path}[{index}]")
     else:
         yield path, value
 
@@ -70,7 +70,7 @@ class StrimziSecurity:
         config
             Its `config`, by name.
         """
-        found: dict[str, Any] = {}
+        section: dict[str, Any] = {}
         tls = cluster.get("tls")
         authentication: Map = cluster.get("authentication") or {}
         kind = authentication.get("type")
@@ -78,34 +78,34 @@ class StrimziSecurity:
             "PLAINTEXT" if tls is None else "SSL"
         )
         if protocol != "PLAINTEXT":
-            found["protocol"] = protocol
+            section["protocol"] = protocol
         if tls is not None:
             text = f"clusters.{self.alias}.security.ca_file"
             self._tell_all(tls, "tls", Fate.USED, text)
-            self._trust(found, "ca_file", tls.get("trustedCertificates"), "ca")
-        self._hostname(found, config.get(IDENTIFICATION), has_tls=tls is not None)
+            self._trust(section, "ca_file", tls.get("trustedCertificates"), "ca")
+        self._hostname(section, config.get(IDENTIFICATION), has_tls=tls is not None)
         text = f"clusters.{self.alias}.security"
         self._tell_all(authentication, "authentication", Fate.USED, text)
         if kind == "tls":
             pair = authentication.get("certificateAndKey") or {}
-            found["certificate_file"] = self._mounted(pair, "certificate")
-            found["key_file"] = self._mounted(pair, "key")
+            section["certificate_file"] = self._mounted(pair, "certificate")
+            section["key_file"] = self._mounted(pair, "key")
         elif kind in _MECHANISMS:
             secret = authentication.get("passwordSecret") or {}
-            found |= {
+            section |= {
                 "mechanism": _MECHANISMS[kind],
                 "username": str(authentication.get("username")),
                 "password": {"file": self._mounted(secret, "password")},
             }
         elif kind == "oauth":
-            found |= self._oauth(authentication)
+            section |= self._oauth(authentication)
         elif kind == "custom":
-            found |= self._custom(authentication, protocol)
+            section |= self._custom(authentication, protocol)
         elif kind is not None:
             self._no_type(authentication, str(kind))
-        return found
+        return section
 
-    def _hostname(self, found: dict[str, Any], setting: Setting | None, *, has_tls: bool) -> None:
+    def _hostname(self, section: dict[str, Any], setting: Setting | None, *, has_tls: bool) -> None:
         if setting is None:
             return
         if not has_tls:
@@ -113,7 +113,7 @@ class StrimziSecurity:
             return
         self.ledger.used(setting, f"clusters.{self.alias}.security.verify_hostname")
         if not setting.value.strip():
-            found["verify_hostname"] = False
+            section["verify_hostname"] = False
 
     def _no_type(self, authentication: Map, kind: str) -> None:
         text = "see to do"
@@ -135,18 +135,18 @@ class StrimziSecurity:
         what = (self.alias, f"cluster {self.alias}", f"clusters.{self.alias}.security")
         return SecurityDraft(given, what, self.place.folder, self.ledger).section()
 
-    def _trust(self, found: dict[str, Any], key: str, trusted: Any, what: str) -> None:
+    def _trust(self, section: dict[str, Any], key: str, trusted: Any, what: str) -> None:
         """Set a file of certificates; several must be written into one file."""
         trusted = trusted or []
         if len(trusted) == 1 and "certificate" in trusted[0]:
-            found[key] = self._mounted(trusted[0], "certificate")
+            section[key] = self._mounted(trusted[0], "certificate")
         elif trusted:
-            found[key] = f"{self.place.folder}/{self.alias}-{what}.pem"
-            names = ", ".join(str(each.get("secretName")) for each in trusted)
-            self.ledger.must_do(f"concatenate all certificates of {names} into {found[key]}")
+            section[key] = f"{self.place.folder}/{self.alias}-{what}.pem"
+            names = ", ".join(str(certificate.get("secretName")) for certificate in trusted)
+            self.ledger.must_do(f"concatenate all certificates of {names} into {section[key]}")
 
     def _oauth(self, given: Map) -> dict[str, Any]:
-        found: dict[str, Any] = {"mechanism": "OAUTHBEARER"}
+        section: dict[str, Any] = {"mechanism": "OAUTHBEARER"}
         for field, instead in _OAUTH.items():
             if given.get(field):
                 self._unsupported_oauth(given[field], field, instead)
@@ -161,13 +161,13 @@ class StrimziSecurity:
         if "tokenEndpointUri" not in given or "clientSecret" not in given:
             token = given.get("accessToken")
             if token:
-                return found | {"token": {"file": self._mounted(token, "key")}}
+                return section | {"token": {"file": self._mounted(token, "key")}}
             path = f"{self.place.folder}/{self.alias}-token"
             self.ledger.must_do(
                 f"put a token for cluster {self.alias} into {path}, and renew it there: the link "
                 "reads it for each connection"
             )
-            return found | {"token": {"file": path}}
+            return section | {"token": {"file": path}}
         endpoint: dict[str, Any] = {
             "url": given["tokenEndpointUri"],
             "client_id": str(given.get("clientId")),
@@ -176,7 +176,7 @@ class StrimziSecurity:
         if given.get("scope"):
             endpoint["scope"] = given["scope"]
         self._trust(endpoint, "ca_file", given.get("tlsTrustedCertificates"), "endpoint-ca")
-        return found | {"token_endpoint": endpoint}
+        return section | {"token_endpoint": endpoint}
 
     def _unsupported_oauth(self, value: object, field: str, instead: str) -> None:
         for leaf, _ in leaves(value, f"{self.place.path}.authentication.{field}"):

@@ -75,8 +75,8 @@ def _exclude(draft: LinkDraft, naming: str | None) -> list[str]:
     if prefix is not None:
         separator = prefix[len(draft.flow.source.alias) :]
         more += returning_topics(draft.flow.target.alias, separator)
-    found = own + patterns_in(more, "topics.exclude")
-    return list(dict.fromkeys(found))
+    patterns = own + patterns_in(more, "topics.exclude")
+    return list(dict.fromkeys(patterns))
 
 
 def _internal(draft: LinkDraft) -> list[str]:
@@ -151,7 +151,7 @@ def _refresh(draft: LinkDraft) -> None:
     )
     given = [draft.given[name] for name in names[:2] if name in draft.given]
     if given:
-        shortest = min(draft.number(each, REFRESH_S) for each in given)
+        shortest = min(draft.number(setting, REFRESH_S) for setting in given)
         draft.put("topics", "refresh_interval_s", shortest)
-        for each in given:
-            draft.ledger.used(each, "topics.refresh_interval_s, the shortest one for all")
+        for setting in given:
+            draft.ledger.used(setting, "topics.refresh_interval_s, the shortest one for all")

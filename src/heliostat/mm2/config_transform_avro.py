@@ -39,20 +39,20 @@ def avro_steps(steps: Iterable[Step]) -> list[Step]:
 
 
 def _changes(changes: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    avro_fields: dict[str, Any] = {}
     for name, content in changes.items():
         if name in WHY_NOT:
             raise NotCarried(f"the records are Avro: {WHY_NOT[name]}")
         if name == "insert":
-            found["set"] = {field: _literal(text) for field, text in content.items()}
-            found["cast"] = dict.fromkeys(content, "string")
+            avro_fields["set"] = {field: _literal(text) for field, text in content.items()}
+            avro_fields["cast"] = dict.fromkeys(content, "string")
         elif name == "cast":
-            found[name] = {field: _cast(field, kind) for field, kind in content.items()}
+            avro_fields[name] = {field: _cast(field, kind) for field, kind in content.items()}
         elif name == "extract" and len(content) > 1:
             raise NotCarried("the records are Avro: avro_fields.extract takes one name")
         else:
-            found[name] = content
-    return found
+            avro_fields[name] = content
+    return avro_fields
 
 
 def _cast(field: str, kind: str) -> str:
@@ -69,7 +69,7 @@ def _literal(text: str) -> str:
     return f"'{escaped}'"
 
 
-def joined(one: Step, other: Step) -> Step | None:
+def joined(first: Step, other: Step) -> Step | None:
     """Return two steps for Avro fields as one, as a column may have; None: they are of two columns.
 
     Within one step the order of changes is given, so two may be joined that change other fields.
@@ -79,7 +79,7 @@ def joined(one: Step, other: Step) -> Step | None:
     NotCarried
         They change the same field, or one of them changes all.
     """
-    before, after = one["avro_fields"], other["avro_fields"]
+    before, after = first["avro_fields"], other["avro_fields"]
     if before.get("column") != after.get("column"):
         return None
     last = ("extract", "hoist")
@@ -87,24 +87,24 @@ def joined(one: Step, other: Step) -> Step | None:
         raise NotCarried(f"{WHY_NOT_JOINED} the whole content was changed before")
     if both := _fields(before) & _fields(after):
         raise NotCarried(f"{WHY_NOT_JOINED} {', '.join(sorted(both))} was changed before")
-    found = dict(before)
+    changes = dict(before)
     for name, content in after.items():
-        match found.get(name), content:
+        match changes.get(name), content:
             case dict() as old, dict():
-                found[name] = old | content
+                changes[name] = old | content
             case list() as old, list():
-                found[name] = [*old, *content]
+                changes[name] = [*old, *content]
             case _:
-                found[name] = content
-    return {"avro_fields": found}
+                changes[name] = content
+    return {"avro_fields": changes}
 
 
 def _fields(changes: Mapping[str, Any]) -> set[str]:
     """Return the fields that changes name, by names before and after."""
-    found: set[str] = set()
+    names: set[str] = set()
     for name in ("set", "cast", "to_headers", "mask", "rename", "drop"):
-        found.update(changes.get(name, ()))
-    return found.union(changes.get("rename", {}).values())
+        names.update(changes.get(name, ()))
+    return names.union(changes.get("rename", {}).values())
 
 
 def rewrite_changed(draft: LinkDraft) -> None:

@@ -55,9 +55,9 @@ def add_transforms(draft: LinkDraft) -> None:
     """Fill in a link's pipelines, and tell what of the chain is not carried over."""
     chain = draft.given.get("transforms")
     names = [] if chain is None else chain.entries()
-    known = {f"transforms.{name}." for name in names}
+    prefixes = {f"transforms.{name}." for name in names}
     for key, setting in draft.given.items():
-        if key.startswith("transforms.") and not any(key.startswith(own) for own in known):
+        if key.startswith("transforms.") and not any(key.startswith(own) for own in prefixes):
             draft.ledger.without(setting, "transforms does not name it")
     if chain is None or not names:
         return
@@ -171,12 +171,12 @@ class _Chain:
         if not predicate:
             return {}
         own = _options(self._draft, f"predicates.{predicate}.")
-        found = {key: setting.value.strip() for key, setting in own.items()}
-        kind = found.get("type", "")
+        properties = {key: setting.value.strip() for key, setting in own.items()}
+        kind = properties.get("type", "")
         names = ("TopicNameMatches", "RecordIsTombstone", "HasHeaderKey")
         if kind.removeprefix(_PREDICATES) not in names:
             raise NotCarried(f"its predicate {kind or predicate} is none of Kafka's own")
-        return found | {"type": kind.removeprefix(_PREDICATES)}
+        return properties | {"type": kind.removeprefix(_PREDICATES)}
 
     def _filter(
         self, test: Mapping[str, str], topics: OnTopics | None, *, is_negated: bool

@@ -228,12 +228,12 @@ class Imported:
             "config": dict(self.config),
             "properties": [
                 {
-                    "file": found.origin.file,
-                    "property": found.origin.name,
-                    "fate": found.fate.words,
-                    "text": found.text,
+                    "file": finding.origin.file,
+                    "property": finding.origin.name,
+                    "fate": finding.fate.words,
+                    "text": finding.text,
                 }
-                for found in self.findings
+                for finding in self.findings
             ],
             "todo": list(self.todo),
             "differences": list(self.differences),

@@ -77,11 +77,11 @@ def decode_key(key: bytes | None) -> tuple[FlowName, TopicPartition] | None:
     try:
         connector, where = json.loads(key or b"")
         source = TopicPartition(TopicName(where["topic"]), PartitionId(where["partition"]))
-        found = FlowName(connector, Alias(where["cluster"])), source
+        flow_partition = FlowName(connector, Alias(where["cluster"])), source
     except (ValueError, TypeError, KeyError):
         return None
     fits = isinstance(source.topic, str) and isinstance(source.partition, int)
-    return found if fits and isinstance(connector, str) else None
+    return flow_partition if fits and isinstance(connector, str) else None
 
 
 def positions_of(
@@ -105,13 +105,13 @@ def positions_of(
         if named is not None and named[0] == flow:
             where = named[1], row.partition
             latest[where] = _following(latest.get(where), _offset(row.value), row.partition)
-    found: dict[TopicPartition, Position] = {}
+    positions: dict[TopicPartition, Position] = {}
     for (source, _), position in sorted(latest.items(), key=lambda item: item[0]):
         if position is not None:
-            known = found.get(source)
-            if known is None or position.copied < known.copied:
-                found[source] = position
-    return found
+            former = positions.get(source)
+            if former is None or position.copied < former.copied:
+                positions[source] = position
+    return positions
 
 
 def _following(before: Position | None, copied: Offset | None, partition: int) -> Position | None:
@@ -125,7 +125,7 @@ def _following(before: Position | None, copied: Offset | None, partition: int) -
 def flows_of(rows: Iterable[ConnectOffsetsRecord]) -> frozenset[FlowName]:
     """Return all flows that have positions, for the message that one has none."""
     named = (decode_key(row.key) for row in rows)
-    return frozenset(each[0] for each in named if each is not None)
+    return frozenset(pair[0] for pair in named if pair is not None)
 
 
 def _offset(value: bytes | None) -> Offset | None:

@@ -82,9 +82,9 @@ class Interchange:
 
         def topic(side: str, name: TopicName) -> ByteTopic:
             access = source_access if side == "source" else target_access
-            found = ByteTopic(access, name, CLIENT_ID)
-            self._topics.append(found)
-            return found
+            byte_topic = ByteTopic(access, name, CLIENT_ID)
+            self._topics.append(byte_topic)
+            return byte_topic
 
         self._emitters: dict[str, HeartbeatEmitter] = {}
         self._watch: HeartbeatWatch | None = None
@@ -101,8 +101,8 @@ class Interchange:
                     written, admins[side], *names, beats.replication_factor
                 )
         if beats.are_mirrored:
-            seen = topic("target", self._heartbeats_mirror)
-            self._watch = HeartbeatWatch(seen, link.source, link.target, is_ours=beats.emit)
+            mirror_topic = topic("target", self._heartbeats_mirror)
+            self._watch = HeartbeatWatch(mirror_topic, link.source, link.target, is_ours=beats.emit)
             self._upstream = UpstreamBeats(link, partial(topic, "target"))
         if checkpoints.emit:
             written = topic("target", policy.checkpoints_topic(link.source))
@@ -146,7 +146,7 @@ class Interchange:
 
     def report(self) -> dict[str, object]:
         """Return the part of the driver's report about them."""
-        found: dict[str, object] = {}
+        report: dict[str, object] = {}
         watch = self._watch
         if watch is not None:
             newest = watch.newest
@@ -155,18 +155,18 @@ class Interchange:
             for key, at_ms in upstream.items():
                 beats[key] = max(at_ms, beats.get(key, 0))
             further = [] if self._upstream is None else self._upstream.flows()
-            found["flows"] = newest_flows(watch.beats, *further)
-            found["beats"] = [[*key, at_ms] for key, at_ms in sorted(beats.items())]
-            found["heartbeat"] = {
+            report["flows"] = newest_flows(watch.beats, *further)
+            report["beats"] = [[*key, at_ms] for key, at_ms in sorted(beats.items())]
+            report["heartbeat"] = {
                 "timestamp_ms": None if newest is None else newest.timestamp_ms,
                 "delay_ms": None if newest is None else newest.delay_ms,
                 "unreadable": watch.unreadable,
             }
         if self._checkpoints is not None:
-            found["checkpoints"] = self._checkpoints.count
+            report["checkpoints"] = self._checkpoints.count
         if self._syncs is not None:
-            found["offset_syncs"] = self._syncs.count
-        return found
+            report["offset_syncs"] = self._syncs.count
+        return report
 
     def close(self) -> None:
         """Close the connections, after the loops have ended."""
@@ -216,13 +216,13 @@ class Interchange:
             mirror: landed.get(source, NOT_REPORTED).target_end
             for mirror, (source, _) in sources.items()
         }
-        seen = EndsThenMaps(lambda: landed_bounds(self._target, reached), self._maps)
+        snapshot = EndsThenMaps(lambda: landed_bounds(self._target, reached), self._maps)
         for mirror, (source, topic_id) in sources.items():
-            bounds = seen.ends[mirror]
-            if seen.maps.is_lost(mirror, topic_id):
+            bounds = snapshot.ends[mirror]
+            if snapshot.maps.is_lost(mirror, topic_id):
                 continue  # it is stopped, and without its map its offsets can't be translated
             if not isinstance(bounds, BrokerError):
-                offset_map = seen.maps.of(mirror, topic_id)
+                offset_map = snapshot.maps.of(mirror, topic_id)
                 yield CopiedRange(source, bounds.start, bounds.end, offset_map)
 
 

@@ -158,9 +158,9 @@ class _Reader:
 
     def version(self) -> None:
         """Read the version of the schema, and check that it is ours."""
-        found = self._number(_INT16)
-        if found != VERSION:
-            raise self._wrong(f"its version is {found}")
+        version = self._number(_INT16)
+        if version != VERSION:
+            raise self._wrong(f"its version is {version}")
 
     def int64(self) -> int:
         return self._number(_INT64)
@@ -171,11 +171,11 @@ class _Reader:
         if length < 0 or end > len(self._data):
             raise self._wrong("it is cut off")
         try:
-            found = self._data[self._at : end].decode()
+            text = self._data[self._at : end].decode()
         except UnicodeDecodeError as error:
             raise self._wrong("a text is not UTF-8") from error
         self._at = end
-        return found
+        return text
 
     def partition(self) -> TopicPartition:
         topic = TopicName(self.text())
@@ -184,9 +184,9 @@ class _Reader:
     def _number(self, kind: struct.Struct) -> int:
         if self._at + kind.size > len(self._data):
             raise self._wrong("it is cut off")
-        (found,) = kind.unpack_from(self._data, self._at)
+        (number,) = kind.unpack_from(self._data, self._at)
         self._at += kind.size
-        return int(found)
+        return int(number)
 
     def _wrong(self, why: str) -> ProtocolError:
         return ProtocolError(f"a record is no {self._kind} of MirrorMaker 2: {why}")

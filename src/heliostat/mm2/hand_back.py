@@ -86,17 +86,17 @@ def hand_back(
 
 def _plan_back(clusters: LinkClusters, peer: Peer) -> HandbackPlan:
     committed = positions(clusters, peer, must_be=False)
-    known = clusters.known()
-    infos = clusters.target.describe_topics({record.target for record in known.values()})
+    records = clusters.known()
+    infos = clusters.target.describe_topics({record.target for record in records.values()})
     there = [info for info in infos.values() if info.error is None]
-    seen = EndsThenMaps(
+    snapshot = EndsThenMaps(
         lambda: log_ends_of(clusters.target, there),
         lambda: read_maps(clusters.target_access, clusters.name),
     )
-    ends = seen.ends
+    ends = snapshot.ends
     rows: list[Handback] = []
     notes: list[str] = []
-    for name, record in sorted(known.items()):
+    for name, record in sorted(records.items()):
         info = infos[record.target]
         if info.error is not None or not is_still(record.target_id, info.topic_id):
             notes.append(f"{name}: its mirror {record.target} is gone or was recreated")
@@ -105,7 +105,7 @@ def _plan_back(clusters: LinkClusters, peer: Peer) -> HandbackPlan:
             mirror = TopicPartition(record.target, part.partition)
             if mirror not in ends:
                 raise Refused(f"the log end of {mirror} can't be read", hint="try again")
-            offsets = seen.maps.of(mirror, id_text(record.target_id))
+            offsets = snapshot.maps.of(mirror, id_text(record.target_id))
             if not offsets.knows(ends[mirror]):
                 notes.append(f"{mirror}: it was truncated, and its offset map lacks the log end")
                 continue

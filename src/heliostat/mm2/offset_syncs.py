@@ -60,7 +60,7 @@ def later_syncs(copied: CopiedRange, written: OffsetSync) -> Iterator[OffsetSync
 
 def _breaks(copied: CopiedRange, start: int) -> list[int]:
     """Return the target offsets of the last breaks from `start` on, below the log end."""
-    inside = [each.target for each in copied.map.breaks() if start <= each.target < copied.end]
+    inside = [pair.target for pair in copied.map.breaks() if start <= pair.target < copied.end]
     return inside[-BREAKS_MAX:]
 
 
@@ -108,16 +108,16 @@ class OffsetSyncs:
         self._is_there = False
         newest: dict[TopicPartition, OffsetSync] = {}
         syncs: list[OffsetSync] = []
-        for each in copied:
-            sync = newest_sync(each)
-            if sync is None or self._written.get(each.source) == sync:
+        for copied_range in copied:
+            sync = newest_sync(copied_range)
+            if sync is None or self._written.get(copied_range.source) == sync:
                 continue
-            written = self._written.get(each.source)
-            if written is not None and _still_holds(each, written):
-                syncs += later_syncs(each, written)
+            written = self._written.get(copied_range.source)
+            if written is not None and _still_holds(copied_range, written):
+                syncs += later_syncs(copied_range, written)
             else:
-                syncs += all_syncs(each)
-            newest[each.source] = sync
+                syncs += all_syncs(copied_range)
+            newest[copied_range.source] = sync
         self._topic.write(ByteRecord(s.key(), s.value(), now_ms) for s in syncs)
         self._written.update(newest)
         self._is_there = True

@@ -125,11 +125,13 @@ def find_resume_point(
             f"source offset {missing} is not at the target, though {highest} is: not everything in "
             "between was copied, or records were deleted there"
         )
-    found = _map(tail, places, target)
-    found.add(Break(target.end, highest + 1))
+    offset_map = _map(tail, places, target)
+    offset_map.add(Break(target.end, highest + 1))
     first = Break(tail[0].offset, places[tail[0].digest][0])
     doubled = _doubled(tail, places, highest)
-    return ResumePoint(Offset(highest + 1), Offset(target.end), found, first, len(tail), doubled)
+    return ResumePoint(
+        Offset(highest + 1), Offset(target.end), offset_map, first, len(tail), doubled
+    )
 
 
 def _without_records(
@@ -150,10 +152,10 @@ def _without_records(
             f"no record is left at the target to compare with, so it can't be known which records "
             f"after source offset {committed} were copied"
         )
-    found = OffsetMap()
-    found.add(Break(target.end, committed + 1))
+    offset_map = OffsetMap()
+    offset_map.add(Break(target.end, committed + 1))
     first = Break(target.end, committed + 1)
-    return ResumePoint(Offset(committed + 1), Offset(target.end), found, first, 0, 0)
+    return ResumePoint(Offset(committed + 1), Offset(target.end), offset_map, first, 0, 0)
 
 
 def _places(marks: Sequence[Mark]) -> dict[bytes, list[int]]:
@@ -167,16 +169,16 @@ def _places(marks: Sequence[Mark]) -> dict[bytes, list[int]]:
 def _doubled(tail: Sequence[Mark], places: dict[bytes, list[int]], highest: int) -> int:
     """Count surplus copies: the source itself may have equal records below `highest`."""
     there = Counter(mark.digest for mark in tail)
-    had = {each: sum(offset <= highest for offset in places[each]) for each in there}
-    return sum(max(0, count - had[each]) for each, count in there.items())
+    had = {digest: sum(offset <= highest for offset in places[digest]) for digest in there}
+    return sum(max(0, count - had[digest]) for digest, count in there.items())
 
 
 def _matched_tail(marks: Sequence[Mark], places: dict[bytes, list[int]]) -> Sequence[Mark]:
     """Return the target's last records, from the end back to the first one not at the source."""
-    at = len(marks)
-    while at > 0 and marks[at - 1].digest in places:
-        at -= 1
-    return marks[at:]
+    start = len(marks)
+    while start > 0 and marks[start - 1].digest in places:
+        start -= 1
+    return marks[start:]
 
 
 def _foreign_tail(source: Window, target: Window, committed: int | None) -> NoResumePoint:
@@ -221,12 +223,12 @@ def _does_not_reach(
 
 def _anchor(source: Window, committed: int) -> Mark | None:
     """Return the last record up to the committed offset, if the source still has one."""
-    found: Mark | None = None
+    anchor: Mark | None = None
     for mark in source.marks:
         if mark.offset > committed:
             break
-        found = mark
-    return found
+        anchor = mark
+    return anchor
 
 
 def _highest(
@@ -245,16 +247,16 @@ def _highest(
         highest = max(highest, anchor.offset)
     if highest < 0:
         return NoResumePoint("the records around the end are equal: more than one place fits")
-    index = {mark.offset: at for at, mark in enumerate(source.marks)}
-    at = index[highest]
-    digest = source.marks[at].digest
-    following = source.marks[at + 1 :]
+    index = {mark.offset: number for number, mark in enumerate(source.marks)}
+    position = index[highest]
+    digest = source.marks[position].digest
+    following = source.marks[position + 1 :]
     longest = 0
     for place, mark in enumerate(tail):
         if mark.digest == digest:
             length = _run(tail, place + 1, following)
             longest = max(longest, length)
-    older = {mark.digest for mark in source.marks[: at + 1]}
+    older = {mark.digest for mark in source.marks[: position + 1]}
     if any(mark.digest in older for mark in following[:longest]):
         return NoResumePoint(
             f"records after source offset {highest} are equal to earlier ones, so it can't be "
@@ -263,12 +265,12 @@ def _highest(
     return highest if longest == 0 else following[longest - 1].offset
 
 
-def _run(tail: Sequence[Mark], at: int, following: Sequence[Mark]) -> int:
+def _run(tail: Sequence[Mark], start: int, following: Sequence[Mark]) -> int:
     length = 0
     while (
         length < len(following)
-        and at + length < len(tail)
-        and tail[at + length].digest == following[length].digest
+        and start + length < len(tail)
+        and tail[start + length].digest == following[length].digest
     ):
         length += 1
     return length
@@ -295,25 +297,25 @@ def _missing(
 
 def _map(tail: Sequence[Mark], places: dict[bytes, list[int]], target: Window) -> OffsetMap:
     """Map each source record to its first place at the target; skip duplicates."""
-    found = OffsetMap()
+    offset_map = OffsetMap()
     expected: int | None = None
     for mark in tail:
         candidates = places[mark.digest]
         if expected is None:
             offset = candidates[0]
             is_all = target.reaches_start and mark.offset == target.marks[0].offset
-            begin_map(found, mark.offset, offset, is_all=is_all)
+            begin_map(offset_map, mark.offset, offset, is_all=is_all)
         else:
-            later = [each for each in candidates if each >= expected]
+            later = [candidate for candidate in candidates if candidate >= expected]
             if not later:
                 continue
             offset = later[0]
-        found.add(Break(mark.offset, offset))
+        offset_map.add(Break(mark.offset, offset))
         expected = offset + 1
-    return found
+    return offset_map
 
 
-def begin_map(found: OffsetMap, target: int, source: int, *, is_all: bool) -> None:
+def begin_map(offset_map: OffsetMap, target: int, source: int, *, is_all: bool) -> None:
     """Map offsets below the compared records so that no group skips a record.
 
     If nothing is readable there, the same difference may hold further down. Else, if offsets are
@@ -330,6 +332,6 @@ def begin_map(found: OffsetMap, target: int, source: int, *, is_all: bool) -> No
     if target == source:
         return
     if is_all and source > target:
-        found.add(Break(0, source - target))
+        offset_map.add(Break(0, source - target))
     elif not is_all and target > 0 and source > 0:
-        found.add(Break(0, source - 1))
+        offset_map.add(Break(0, source - 1))

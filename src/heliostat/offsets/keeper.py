@@ -156,7 +156,9 @@ class MapKeeper:
         self._keep_lost(self._maps.spoiled())
         new = self._maps.names() - self._marks.names()
         if new:
-            self._note_mapped(one for one in _partitions(mirrors, starts) if one.name in new)
+            self._note_mapped(
+                partition for partition in _partitions(mirrors, starts) if partition.name in new
+            )
         now = self._maps.known
         if now is not None and now != self._marks.topic and not self._unsettled:
             self._store.put_topic(now)
@@ -168,12 +170,12 @@ class MapKeeper:
     ) -> dict[TopicPartition, PartitionSpec]:
         """Return the specs, with partitions marked that must not be copied as their map is lost."""
         lost = self._marks.lost | self._unsettled
-        found = dict(specs)
+        marked_specs = dict(specs)
         for source, spec in specs.items() if lost else ():
             why = lost.get((spec.target, id_text(spec.target_topic_id)))
             if why is not None:
-                found[source] = replace(spec, map_lost=f"{why} (hint: {OffsetMapLost.hint})")
-        return found
+                marked_specs[source] = replace(spec, map_lost=f"{why} (hint: {OffsetMapLost.hint})")
+        return marked_specs
 
     def notes(self) -> tuple[str, ...]:
         """Report records in the maps' topic that are no rows and concern no mirror."""
@@ -185,27 +187,27 @@ class MapKeeper:
         self, mirrors: Mapping[TopicName, MirrorRecord], reports: Iterable[PartitionReport]
     ) -> dict[MirrorId, str]:
         """Mirrors that lanes stopped for their maps, and why; not those that only we hold back."""
-        found: dict[MirrorId, str] = {}
+        reasons: dict[MirrorId, str] = {}
         for report in reports:
             record = mirrors.get(report.source.topic)
             is_lost = report.state is PartitionState.BLOCKED and report.code == OffsetMapLost.code
             if record is not None and is_lost:
                 name = report.target, id_text(record.target_id)
                 if name not in self._unsettled:
-                    found[name] = report.reason.partition(" (hint: ")[0]
-        return found
+                    reasons[name] = report.reason.partition(" (hint: ")[0]
+        return reasons
 
-    def _lose(self, known: list[RememberedPartition], why: str) -> None:
+    def _lose(self, partitions: list[RememberedPartition], why: str) -> None:
         """Mark the map of each mirror that is not shown to be exact as lost, as rows are gone.
 
         The marks are durable before the topic is accepted as it is now.
         """
         mapped = self._marks.names() | self._maps.names()
-        lost = {one.name: why for one in known if one.name in mapped}
+        lost = {partition.name: why for partition in partitions if partition.name in mapped}
         self._keep_lost(lost, self._maps.known)
         self._settle(
-            [one for one in known if one.name not in mapped],
-            dict.fromkeys((one.name for one in known), why),
+            [partition for partition in partitions if partition.name not in mapped],
+            dict.fromkeys((partition.name for partition in partitions), why),
         )
         self._maps.begin_again(self._marks.lost | self._unsettled)
 
@@ -213,11 +215,11 @@ class MapKeeper:
         """Find out which of these are exact; the map of each other is lost, or unsettled."""
         lost: dict[MirrorId, str] = {}
         unsettled: dict[MirrorId, str] = {}
-        for one, is_exact in self._exact(asked):
+        for partition, is_exact in self._exact(asked):
             if is_exact is None:
-                unsettled[one.name] = why[one.name]
+                unsettled[partition.name] = why[partition.name]
             elif not is_exact:
-                lost[one.name] = why[one.name]
+                lost[partition.name] = why[partition.name]
         self._keep_lost(lost)
         self._unsettled = unsettled
         self._maps.set_lost(self._marks.lost | unsettled)
@@ -241,40 +243,40 @@ class MapKeeper:
         if not asked:
             return
         if self._pruning is None:  # others' records at the target show nothing
-            yield from ((one, False) for one in asked)
+            yield from ((partition, False) for partition in asked)
             return
-        ends = self._target.list_log_ends([one.mirror for one in asked], confirmed=True)
+        ends = self._target.list_log_ends([partition.mirror for partition in asked], confirmed=True)
         looks: list[tuple[RememberedPartition, Offset]] = []
-        for one in asked:
-            end = ends.get(one.mirror)
+        for partition in asked:
+            end = ends.get(partition.mirror)
             if end is None or isinstance(end, BrokerError):
-                yield one, None
-            elif end == 0 or _is_noted_exact(self._copied(one.source), end):
-                yield one, True
+                yield partition, None
+            elif end == 0 or _is_noted_exact(self._copied(partition.source), end):
+                yield partition, True
             else:
-                looks.append((one, end))
+                looks.append((partition, end))
         if looks:
             with (
                 PlainReader(self._source, committed=False) as source,
                 PlainReader(self._target_access, committed=False) as target,
             ):
-                for one, at in looks:
+                for partition, offset in looks:
                     try:
-                        yield one, ends_alike(source, target, one, at, self._digest)
+                        yield partition, ends_alike(source, target, partition, offset, self._digest)
                     except (BrokerError, ConnectionLost):
-                        yield one, None
+                        yield partition, None
 
     # -- what is mapped, and what was rebuilt ---------------------------------------------------
 
-    def _note_mapped(self, found: Iterable[RememberedPartition]) -> None:
+    def _note_mapped(self, partitions: Iterable[RememberedPartition]) -> None:
         """Record that these have maps, so that a loss of these maps is noticed."""
         new: dict[TopicName, Mapped] = {}
-        for one in found:
-            name = one.source.topic
+        for partition in partitions:
+            name = partition.source.topic
             was = new.get(name, self._marks.mapped.get(name))
-            if was is None or was.target_id != one.target_id:
-                was = Mapped(one.mirror.topic, one.target_id, frozenset())
-            new[name] = replace(was, partitions=was.partitions | {one.mirror.partition})
+            if was is None or was.target_id != partition.target_id:
+                was = Mapped(partition.mirror.topic, partition.target_id, frozenset())
+            new[name] = replace(was, partitions=was.partitions | {partition.mirror.partition})
         self._store.put_mapped(new)
         self._marks.mapped.update(new)
 
@@ -329,7 +331,7 @@ def _is_noted_exact(copied: CopyNote | None, end: int) -> bool:
 def ends_alike(
     source: PlainReader,
     target: PlainReader,
-    one: RememberedPartition,
+    partition: RememberedPartition,
     end: int,
     digest: Callable[[PlainRecord], bytes],
 ) -> bool:
@@ -338,16 +340,19 @@ def ends_alike(
     If the mirror is mapped, its last record is at a later offset at the source: then the source's
     record of the same offset differs, or an equal one follows.
     """
-    bounds = target.bounds([one.mirror])[one.mirror], source.bounds([one.source])[one.source]
+    bounds = (
+        target.bounds([partition.mirror])[partition.mirror],
+        source.bounds([partition.source])[partition.source],
+    )
     last = end - 1
-    if bounds[0].start >= end <= one.start:
+    if bounds[0].start >= end <= partition.start:
         return True  # its start was aligned, and nothing was copied yet
     if last < bounds[0].start or not bounds[1].start <= last < bounds[1].end:
         return False  # gone at one side: nothing shows it
-    ours = [digest(record) for record in target.read(one.mirror, last, end)]
-    there = source.read(one.source, last, min(bounds[1].end, end + BEHIND_RECORDS))
+    ours = [digest(record) for record in target.read(partition.mirror, last, end)]
+    there = source.read(partition.source, last, min(bounds[1].end, end + BEHIND_RECORDS))
     theirs = [(record.offset, digest(record)) for record in there]
-    return len(ours) == 1 and [at for at, other in theirs if other == ours[0]] == [last]
+    return len(ours) == 1 and [offset for offset, other in theirs if other == ours[0]] == [last]
 
 
 def _digest(record: PlainRecord) -> bytes:

@@ -31,18 +31,18 @@ def bounds_of(
         starts, ends = starts_of(), ends_of()
     else:
         starts, ends = asked_at_once({"starts": starts_of, "ends": ends_of}).values()
-    found: dict[TopicPartition, LogBounds | BrokerError] = {}
-    for one in wanted:
-        start, end = starts[one], ends[one]
+    bounds: dict[TopicPartition, LogBounds | BrokerError] = {}
+    for partition in wanted:
+        start, end = starts[partition], ends[partition]
         if isinstance(start, BrokerError):
-            found[one] = start
+            bounds[partition] = start
         else:
-            found[one] = (
+            bounds[partition] = (
                 end
                 if isinstance(end, BrokerError)
                 else LogBounds(start.offset, max(start.offset, end.offset))
             )
-    return found
+    return bounds
 
 
 def landed_bounds(
@@ -62,13 +62,13 @@ def landed_bounds(
     ConnectionLost
         The cluster does not answer.
     """
-    found = bounds_of(admin, reached)
+    all_bounds = bounds_of(admin, reached)
     short = [
         partition
-        for partition, bounds in found.items()
+        for partition, bounds in all_bounds.items()
         if not isinstance(bounds, BrokerError) and bounds.end < reached[partition]
     ]
-    return found | bounds_of(admin, short, confirmed=True) if short else found
+    return all_bounds | bounds_of(admin, short, confirmed=True) if short else all_bounds
 
 
 def log_ends_of(admin: ClusterAdmin, topics: Iterable[TopicInfo]) -> dict[TopicPartition, Offset]:
@@ -83,4 +83,6 @@ def log_ends_of(admin: ClusterAdmin, topics: Iterable[TopicInfo]) -> dict[TopicP
     """
     asked = [TopicPartition(info.name, p.partition) for info in topics for p in info.partitions]
     answers = admin.list_log_ends(asked, confirmed=True) if asked else {}
-    return {one: end for one, end in answers.items() if not isinstance(end, BrokerError)}
+    return {
+        partition: end for partition, end in answers.items() if not isinstance(end, BrokerError)
+    }

@@ -67,20 +67,22 @@ def look(
     )
     with ClusterAdmin(cluster.access()) as target:
         pairs, ids = _see_target_topics(mirrors, target, records)
-        seen = EndsThenMaps(
+        snapshot = EndsThenMaps(
             lambda: _bounds(mirrors, target, pairs),
             lambda: read_maps(cluster.access(), LinkName(link.name)),
         )
-    for one, (start, end) in seen.ends.items():
-        record, source = pairs[one]
-        if seen.maps.is_lost(one, ids[one.topic]):
-            mirrors.not_known[one] = "rows of its offset map are gone: heliostat offsets rebuild"
+    for partition, (start, end) in snapshot.ends.items():
+        record, source = pairs[partition]
+        if snapshot.maps.is_lost(partition, ids[partition.topic]):
+            mirrors.not_known[partition] = (
+                "rows of its offset map are gone: heliostat offsets rebuild"
+            )
             continue
         mirrors.partitions.append(
             TranslatedPartition(
                 source=source,
-                target=one,
-                offsets=seen.maps.of(one, ids[one.topic]),
+                target=partition,
+                offsets=snapshot.maps.of(partition, ids[partition.topic]),
                 start=start,
                 end=end,
                 begin=_begin(stored.starts.get(record.source), record, source.partition),
@@ -111,9 +113,9 @@ def read_map_view(config: Config, link: LinkConfig) -> MapView:
 
     def claim(partition: TopicPartition, topic_id: str) -> MapClaim:
         own_id = "" if topic_id == NO_TOPIC_ID else topic_id
-        found = maps.of(partition, own_id)
+        offset_map = maps.of(partition, own_id)
         gone = left_out.get((partition, own_id), ())
-        return MapClaim(found.pairs(), found.known_from, gone)
+        return MapClaim(offset_map.pairs(), offset_map.known_from, gone)
 
     return claim
 
@@ -139,7 +141,10 @@ def _see_target_topics(
         else:
             ids[record.target] = id_text(record.target_id)
             own = record.own(info.partitions)
-            pairs |= {one: (record, TopicPartition(name, source)) for one, source in own.items()}
+            pairs |= {
+                partition: (record, TopicPartition(name, source))
+                for partition, source in own.items()
+            }
             continue
         mirrors.source_troubles[name] = mirrors.target_troubles[record.target] = trouble
     return pairs, ids
@@ -149,20 +154,20 @@ def _bounds(
     mirrors: TranslatedMirrors, admin: ClusterAdmin, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, tuple[Offset, Offset]]:
     """Log start and end (high watermark) of each target partition whose broker reports them."""
-    found: dict[TopicPartition, tuple[Offset, Offset]] = {}
-    for one, bounds in bounds_of(admin, partitions).items():
+    ends: dict[TopicPartition, tuple[Offset, Offset]] = {}
+    for partition, bounds in bounds_of(admin, partitions).items():
         if isinstance(bounds, BrokerError):
-            mirrors.not_known[one] = str(bounds)
+            mirrors.not_known[partition] = str(bounds)
         else:
-            found[one] = bounds
-    return found
+            ends[partition] = bounds
+    return ends
 
 
 def _passed(config: Config, link: LinkConfig) -> dict[TopicPartition, int]:
     """Positions as lanes reported them; none if the link has not run for an hour."""
     board = last_reported(LinkName(link.name), config.clusters[link.target].access())
     reports = [] if board is None else board.reports()
-    return {one.source: one.position for one in reports if one.position >= 0}
+    return {report.source: report.position for report in reports if report.position >= 0}
 
 
 def _begin(starts: Starts | None, record: MirrorRecord, partition: PartitionId) -> Offset:

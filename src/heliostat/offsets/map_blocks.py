@@ -68,10 +68,10 @@ def _read(block: bytes) -> Pairs:
     """Targets and sources of a block; callers must not change them."""
     import numpy as np
 
-    found = unpack(np.frombuffer(block, np.uint8))
-    if found is None:  # we packed it ourselves
+    places = unpack(np.frombuffer(block, np.uint8))
+    if places is None:  # we packed it ourselves
         raise AssertionError("a block of an offset map is cut off")
-    return as_array(found[0]), as_array(found[1])
+    return as_array(places[0]), as_array(places[1])
 
 
 _unpacked = lru_cache(maxsize=UNPACKED_BLOCKS)(_read)
@@ -79,14 +79,14 @@ _unpacked = lru_cache(maxsize=UNPACKED_BLOCKS)(_read)
 
 def first_of(block: bytes) -> Pair:
     """The first break of a block, without unpacking it."""
-    numbers, at = [0, 0], 0
+    numbers, position = [0, 0], 0
     for place in range(2):
         shift = 0
         while True:
-            numbers[place] |= (block[at] & 0x7F) << shift
+            numbers[place] |= (block[position] & 0x7F) << shift
             shift += 7
-            at += 1
-            if block[at - 1] < 0x80:
+            position += 1
+            if block[position - 1] < 0x80:
                 break
     more = numbers[1] >> 1 ^ -(numbers[1] & 1)
     return numbers[0], numbers[0] + more
@@ -143,8 +143,8 @@ class MapBlocks:
             if block < 0:
                 return None
             targets, sources = _unpacked(self._blocks[block])
-        at = bisect_right(targets, target) - 1
-        return None if at < 0 else (targets[at], sources[at])
+        index = bisect_right(targets, target) - 1
+        return None if index < 0 else (targets[index], sources[index])
 
     def around_source(self, source: int) -> tuple[Pair | None, int | None]:
         """The last break at or before a source offset, and the target offset of the next one."""
@@ -156,20 +156,20 @@ class MapBlocks:
             is_last = block + 1 == len(self._blocks)
             following = targets[0] if is_last else self._block_targets[block + 1]
             targets, sources = _unpacked(self._blocks[block])
-        at = bisect_right(sources, source) - 1
-        if at + 1 < len(targets):
-            following = targets[at + 1]
-        return None if at < 0 else (targets[at], sources[at]), following
+        index = bisect_right(sources, source) - 1
+        if index + 1 < len(targets):
+            following = targets[index + 1]
+        return None if index < 0 else (targets[index], sources[index]), following
 
     def after(self, target: int) -> Iterator[Pair]:
         """Iterate over breaks after a target offset, in order, as they are at the call."""
         blocks = self._blocks[max(0, bisect_right(self._block_targets, target) - 1) :]
         if self._targets and target >= self._targets[0]:
             blocks = []
-        at = bisect_right(self._targets, target)
-        newest = zip(self._targets[at:], self._sources[at:], strict=True)
+        index = bisect_right(self._targets, target)
+        newest = zip(self._targets[index:], self._sources[index:], strict=True)
         # Without the cache: who goes through all breaks needs each block once.
-        packed = chain.from_iterable(zip(*_read(each), strict=True) for each in blocks)
+        packed = chain.from_iterable(zip(*_read(block), strict=True) for block in blocks)
         return chain((pair for pair in packed if pair[0] > target), newest)
 
     def tail(self, at_least: int, target: int | None) -> tuple[tuple[bytes, ...], Pairs]:
@@ -199,18 +199,18 @@ class MapBlocks:
         """Pack the oldest of the unpacked breaks."""
         import numpy as np
 
-        at = 0
-        while len(self._targets) - at >= NEWEST_MAX:
+        index = 0
+        while len(self._targets) - index >= NEWEST_MAX:
             targets, sources = (
-                np.frombuffer(each, np.int64, BLOCK_BREAKS, at * each.itemsize)
-                for each in (self._targets, self._sources)
+                np.frombuffer(offsets, np.int64, BLOCK_BREAKS, index * offsets.itemsize)
+                for offsets in (self._targets, self._sources)
             )
-            self._block_targets.append(self._targets[at])
-            self._block_sources.append(self._sources[at])
+            self._block_targets.append(self._targets[index])
+            self._block_sources.append(self._sources[index])
             self._blocks.append(pack(targets, sources))
             del targets, sources  # an array whose buffer numpy uses can't be resized
-            at += BLOCK_BREAKS
-        self._targets, self._sources = self._targets[at:], self._sources[at:]
+            index += BLOCK_BREAKS
+        self._targets, self._sources = self._targets[index:], self._sources[index:]
 
     def cut_target(self, target: int) -> None:
         """Drop breaks from a target offset on."""
@@ -226,9 +226,9 @@ class MapBlocks:
         if kept > 0:
             del self._blocks[:kept], self._block_targets[:kept], self._block_sources[:kept]
         if not self._blocks:
-            at = bisect_right(self._targets, target) - 1
-            if at > 0:
-                del self._targets[:at], self._sources[:at]
+            index = bisect_right(self._targets, target) - 1
+            if index > 0:
+                del self._targets[:index], self._sources[:index]
 
     def cut_source(self, source: int) -> None:
         """Drop breaks from a source offset on."""
@@ -236,8 +236,8 @@ class MapBlocks:
             self._unseal(bisect_left(self._block_sources, source))
         self._cut(bisect_left(self._sources, source))
 
-    def _cut(self, at: int) -> None:
-        del self._targets[at:], self._sources[at:]
+    def _cut(self, index: int) -> None:
+        del self._targets[index:], self._sources[index:]
 
     def _unseal(self, kept: int) -> None:
         """Keep the first `kept` blocks, and unpack the last of these."""

@@ -59,10 +59,10 @@ class RowKey(NamedTuple):
         ProtocolError
             They are not the key of a row.
         """
-        found = decode_key(key)
-        if not isinstance(found, RowKey):
+        row_key = decode_key(key)
+        if not isinstance(row_key, RowKey):
             raise ProtocolError("a record of the offset maps is not a row")
-        return found
+        return row_key
 
 
 class KeptFrom(NamedTuple):
@@ -143,28 +143,28 @@ class MapRows:
         self._put_replaced(array("q", (first, *stamp, -1)))
 
     def _put_replaced(self, row: array[int]) -> None:
-        at = bisect_right(self._replaced[::_WIDTH], row[0]) * _WIDTH
-        self._replaced[at:at] = row
+        index = bisect_right(self._replaced[::_WIDTH], row[0]) * _WIDTH
+        self._replaced[index:index] = row
 
     def deleted(self, first: int, stamp: Stamp) -> None:
         """Note that a row was deleted."""
         row = array("q", (first, *stamp))
         for rows in (self._standing, self._replaced):
-            at = bisect_left(rows[::_WIDTH], first) * _WIDTH
-            while at < len(rows) and rows[at] == first:
-                if rows[at : at + _OF_KEY] == row:
-                    del rows[at : at + _WIDTH]
+            index = bisect_left(rows[::_WIDTH], first) * _WIDTH
+            while index < len(rows) and rows[index] == first:
+                if rows[index : index + _OF_KEY] == row:
+                    del rows[index : index + _WIDTH]
                     return
-                at += _WIDTH
+                index += _WIDTH
 
     def first_kept(self, target: int) -> int | None:
         """First break of the row that covers a target offset; rows before may be deleted."""
-        at = bisect_right(self._standing[::_WIDTH], target)
-        return self._standing[(at - 1) * _WIDTH] if at else None
+        index = bisect_right(self._standing[::_WIDTH], target)
+        return self._standing[(index - 1) * _WIDTH] if index else None
 
     def before(self, first: int) -> Iterator[tuple[int, Stamp]]:
         """Iterate over rows with a first break before `first`, which is that of a kept row."""
         for rows in (self._standing, self._replaced):
             end = bisect_left(rows[::_WIDTH], first) * _WIDTH
-            for at in range(0, end, _WIDTH):
-                yield rows[at], Stamp(*rows[at + 1 : at + _OF_KEY])
+            for index in range(0, end, _WIDTH):
+                yield rows[index], Stamp(*rows[index + 1 : index + _OF_KEY])

@@ -67,8 +67,8 @@ class Mapped:
 
     def names(self) -> frozenset[MirrorId]:
         """Names of their maps."""
-        found = (TopicPartition(self.target, number) for number in self.partitions)
-        return frozenset((mirror, self.target_id) for mirror in found)
+        mirrors = (TopicPartition(self.target, number) for number in self.partitions)
+        return frozenset((mirror, self.target_id) for mirror in mirrors)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON, for the state topic."""
@@ -135,11 +135,11 @@ class MapMarks:
 
     def read(self) -> Marks:
         """Read the current marks; none if the state topic does not exist."""
-        found = Marks()
+        marks = Marks()
         for key, value in self._topic.read_all().items():
             with read_as_row(self._topic.topic, key):
-                found.take(key, value)
-        return found
+                marks.take(key, value)
+        return marks
 
     def put_topic(self, topic: MapTopic) -> None:
         """Record which topic's rows have been read, and how far."""
@@ -148,7 +148,7 @@ class MapMarks:
     def put_mapped(self, mapped: Mapping[TopicName, Mapped]) -> None:
         """Record that mirrors of these source topics have maps."""
         if mapped:
-            rows = {f"{MAPPED_PREFIX}{name}": one.to_json() for name, one in mapped.items()}
+            rows = {f"{MAPPED_PREFIX}{name}": mirror.to_json() for name, mirror in mapped.items()}
             self._topic.write_many(rows)
 
     def put_lost(

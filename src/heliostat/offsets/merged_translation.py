@@ -32,7 +32,7 @@ class MergedPartition:
 
     Parameters
     ----------
-    one
+    partition
         The partition, as it was read.
     crossing
         What the link has carried of it.
@@ -41,9 +41,9 @@ class MergedPartition:
     """
 
     def __init__(
-        self, one: TranslatedPartition, crossing: Crossing, start: Offset, end: Offset
+        self, partition: TranslatedPartition, crossing: Crossing, start: Offset, end: Offset
     ) -> None:
-        self._one = one
+        self._one = partition
         self._crossing = crossing
         self._start = start
         self._end = end
@@ -74,8 +74,8 @@ class MergedPartition:
         sent, landed = self._crossing.sent, self._crossing.landed
         try:
             numbered = replace(self._one, offsets=sent, end=Offset(landed.count))
-            extents = [each for each in numbered.extents() if each.length]
-            return [MergedRun(*each, self._place_of(each.target)) for each in extents]
+            extents = [extent for extent in numbered.extents() if extent.length]
+            return [MergedRun(*extent, self._place_of(extent.target)) for extent in extents]
         except UnknownPlaceError as error:
             raise Refused(f"{self._one.target}: {error}") from error
 

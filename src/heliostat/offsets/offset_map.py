@@ -66,10 +66,10 @@ class OffsetMap:
     @classmethod
     def of(cls, breaks: Iterable[Break]) -> OffsetMap:
         """Create a map with these breaks, which are in order."""
-        found = cls()
-        for each in breaks:
-            found.add(each)
-        return found
+        offset_map = cls()
+        for map_break in breaks:
+            offset_map.add(map_break)
+        return offset_map
 
     def __len__(self) -> int:
         return len(self._breaks)
@@ -124,10 +124,10 @@ class OffsetMap:
 
         -1 if the map is not known so far back.
         """
-        found = self._breaks.up_to_target(target)
-        if found is None:
+        last_break = self._breaks.up_to_target(target)
+        if last_break is None:
             return Offset(target if target >= self.known_from else -1)
-        return Offset(found[1] + target - found[0])
+        return Offset(last_break[1] + target - last_break[0])
 
     def target_of(self, source: int) -> Offset:
         """Target offset of the first record that is not before a source offset.
@@ -136,13 +136,13 @@ class OffsetMap:
         record's. So a consumer that continues there reads exactly what it has not read. For all
         before `known_from`, where no log has records, it is the offset before `known_from`.
         """
-        at, following = self._breaks.around_source(source)
-        if at is None and self.known_from and source < self.source_of(self.known_from):
+        last_break, following = self._breaks.around_source(source)
+        if last_break is None and self.known_from and source < self.source_of(self.known_from):
             return Offset(self.known_from - 1)
-        found = source if at is None else at[0] + source - at[1]
+        target = source if last_break is None else last_break[0] + source - last_break[1]
         if following is not None:
-            found = min(found, following)  # in the hole before the next break
-        return Offset(found)
+            target = min(target, following)  # in the hole before the next break
+        return Offset(target)
 
     def holds(self, source: int) -> bool:
         """Whether the record at a source offset is, or will be, at the target: not in a hole."""
@@ -155,11 +155,11 @@ class OffsetMap:
 
     def extents(self, start: int = 0) -> Iterator[Extent]:
         """Runs of equal distance from target offset `start` on; the last is open-ended."""
-        at = Break(start, self.source_of(start))
+        begin = Break(start, self.source_of(start))
         for following in self.breaks(after=start):
-            yield Extent(at.source, at.target, following.target - at.target)
-            at = following
-        yield Extent(at.source, at.target, None)
+            yield Extent(begin.source, begin.target, following.target - begin.target)
+            begin = following
+        yield Extent(begin.source, begin.target, None)
 
     def apply(self, row: MapRow) -> None:
         """Apply a row: it replaces everything from its first break on."""
@@ -184,8 +184,8 @@ class OffsetMap:
         if moved.min() > 0 and (np.diff(sources) > moved).all():
             self._breaks.extend(targets[1:], sources[1:])
         else:
-            for each in zip(targets[1:].tolist(), sources[1:].tolist(), strict=True):
-                self.add(Break._make(each))
+            for pair in zip(targets[1:].tolist(), sources[1:].tolist(), strict=True):
+                self.add(Break._make(pair))
 
     def tail(self, at_least: int, end: int | None = None) -> tuple[int, tuple[bytes, ...], bytes]:
         """Return its last breaks, for `MapTail`: their `known_from`, packed blocks, and the newest.
@@ -200,7 +200,7 @@ class OffsetMap:
         known_from = self.known_from
         if len(blocks) * BLOCK_BREAKS + len(newest[0]) < len(self):
             known_from = max(known_from, first_of(blocks[0])[0] if blocks else newest[0][0])
-        places = (np.frombuffer(each, np.int64) for each in newest)
+        places = (np.frombuffer(offsets, np.int64) for offsets in newest)
         return known_from, blocks, _head(is_filled=self.is_filled) + pack(*places)
 
     @classmethod
@@ -275,10 +275,10 @@ def decode_places(value: bytes) -> tuple[Any, Any]:
 
     if not value or value[0] not in (ROW_FORMAT, ROW_FORMAT_FILLED):
         raise ProtocolError("a row of the offset map has an unknown format")
-    found = unpack(np.frombuffer(value, np.uint8, offset=1))
-    if found is None:
+    places = unpack(np.frombuffer(value, np.uint8, offset=1))
+    if places is None:
         raise ProtocolError("a row of the offset map is cut off")
-    return found
+    return places
 
 
 def decode_breaks(value: bytes) -> tuple[Break, ...]:
@@ -338,17 +338,17 @@ class MapReader:
         except ProtocolError as error:
             name = (row_key.mirror, row_key.target_topic_id)
             return Odd(name, offset, f"a row of its map was overwritten: {error.text}")
-        found = self._listened_to(row_key, int(sources[0]) if len(sources) else -1)
-        if found is not None:
-            found.replace(targets, sources, is_filled=is_filled_format(value))
+        offset_map = self._listened_to(row_key, int(sources[0]) if len(sources) else -1)
+        if offset_map is not None:
+            offset_map.replace(targets, sources, is_filled=is_filled_format(value))
         return None
 
     def take(self, row: MapRow) -> bool:
         """Apply a row; False if it is from an older round than the newest seen (I10)."""
-        found = self._listened_to(row.key, row.breaks[0].source if row.breaks else -1)
-        if found is not None:
-            found.apply(row)
-        return found is not None
+        offset_map = self._listened_to(row.key, row.breaks[0].source if row.breaks else -1)
+        if offset_map is not None:
+            offset_map.apply(row)
+        return offset_map is not None
 
     def _listened_to(self, key: RowKey, source: int) -> OffsetMap | None:
         """The map that a row with this key changes; None if the row is of an older round.
@@ -388,18 +388,18 @@ class MapReader:
         deleted, self._deleted = self._deleted, []
         for key, offset in deleted:
             name = (key.mirror, key.target_topic_id)
-            found, rows = self.maps.get(name), self.rows.get(name)
-            known_from = 0 if found is None else found.known_from
+            offset_map, rows = self.maps.get(name), self.rows.get(name)
+            known_from = 0 if offset_map is None else offset_map.known_from
             if key.first >= max((known_from, *(rows.kept_from if rows else ()))):
                 yield Odd(name, offset, "a row of its map was deleted")
 
     def prunable(self, mirror: TopicPartition, target_topic_id: str, start: int) -> Prunable | None:
         """Rows that cover nothing from a log start on; None if no row covers that start."""
         name = (mirror, target_topic_id)
-        known, rows = self.maps.get(name), self.rows.get(name)
-        if known is None or rows is None or name in self.lost:
+        offset_map, rows = self.maps.get(name), self.rows.get(name)
+        if offset_map is None or rows is None or name in self.lost:
             return None
-        first = rows.first_kept(known.target_of(start) if known.is_filled else start)
+        first = rows.first_kept(offset_map.target_of(start) if offset_map.is_filled else start)
         if first is None:
             return None
         gone = [RowKey(*name, *row) for row in rows.before(first)]
@@ -416,15 +416,15 @@ class MapReader:
         """
         if self.is_lost(mirror, target_topic_id):
             raise OffsetMapLost(f"the offset map of {mirror} is lost")
-        found = self.maps.get((mirror, target_topic_id))
-        return OffsetMap() if found is None or found.is_filled else found
+        offset_map = self.maps.get((mirror, target_topic_id))
+        return OffsetMap() if offset_map is None or offset_map.is_filled else offset_map
 
     def position_at(self, mirror: TopicPartition, target_topic_id: str, end: int) -> Offset | None:
         """Source offset at which a mirror with this log end continues; None if not known."""
         if self.is_lost(mirror, target_topic_id):
             return None
-        known = self.of(mirror, target_topic_id)
-        return known.source_of(end) if known.knows(end) else None
+        offset_map = self.of(mirror, target_topic_id)
+        return offset_map.source_of(end) if offset_map.knows(end) else None
 
     def is_lost(self, mirror: TopicPartition, target_topic_id: str) -> bool:
         """Whether rows of a mirror's map are gone."""
@@ -436,8 +436,8 @@ class MapReader:
 
     def is_filled(self, mirror: TopicPartition, target_topic_id: str) -> bool | None:
         """Whether a mirror's holes were filled; None if it has had none yet."""
-        found = self.maps.get((mirror, target_topic_id))
-        return None if found is None or found.is_identity else found.is_filled
+        offset_map = self.maps.get((mirror, target_topic_id))
+        return None if offset_map is None or offset_map.is_identity else offset_map.is_filled
 
     def tail(
         self,
@@ -448,15 +448,15 @@ class MapReader:
     ) -> MapTail | None:
         """The end of a map, see `OffsetMap.tail`; None if there is no map."""
         name = (mirror, target_topic_id)
-        found = self.maps.get(name)
-        if found is None or name in self.lost:
+        offset_map = self.maps.get(name)
+        if offset_map is None or name in self.lost:
             return None
-        known_from, blocks, newest = found.tail(at_least, end)
+        known_from, blocks, newest = offset_map.tail(at_least, end)
         return MapTail(self._stamps[name], known_from, newest, blocks)
 
     def copy(self) -> MapReader:
         """Return another reader with the same maps."""
-        maps = {name: found.copy() for name, found in self.maps.items()}
+        maps = {name: offset_map.copy() for name, offset_map in self.maps.items()}
         return MapReader(maps, self.lost, _stamps=dict(self._stamps))
 
     def begin(self, mirror: TopicPartition, target_topic_id: str, tail: MapTail) -> None:

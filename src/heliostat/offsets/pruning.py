@@ -73,9 +73,9 @@ class MapPruning:
             name: min(start, before[name]) for name, start in self._starts.items() if name in before
         }
         gone = self._maps.prunable(both, ROWS_MIN)
-        for each in gone:
-            self._maps.prune(each)
-        return sum(len(each.rows) for each in gone)
+        for prunable in gone:
+            self._maps.prune(prunable)
+        return sum(len(prunable.rows) for prunable in gone)
 
     def _log_starts(self, names: Iterable[MirrorId]) -> dict[MirrorId, Offset]:
         asked = {name: name[0] for name in names}

@@ -147,11 +147,11 @@ class OffsetMaps:
         """The topic as of the last `refresh`; None before that, and while it does not exist."""
         return self._known
 
-    def begin(self, known: MapTopic | None, lost: Iterable[MirrorId]) -> None:
+    def begin(self, topic: MapTopic | None, lost: Iterable[MirrorId]) -> None:
         """Set what was known about the topic before, with which `refresh` compares it."""
         with self._reading, self._lock:
-            self._known = known
-            self._epoch = -1 if known is None else known.epoch
+            self._known = topic
+            self._epoch = -1 if topic is None else topic.epoch
             self._reader.lost = frozenset(lost)
 
     def refresh(self) -> None:
@@ -171,12 +171,12 @@ class OffsetMaps:
             # Checked after reading: rows that were gone before it are noticed now.
             now = self._look()
             if now is not None:
-                known = self._known or MapTopic(now.topic_id, 0, 0)
-                end = max(known.end, self._next_offset)
-                self._known = known = known._replace(end=end, epoch=self._epoch)
-                if known.why_lost(now):
+                topic = self._known or MapTopic(now.topic_id, 0, 0)
+                end = max(topic.end, self._next_offset)
+                self._known = topic = topic._replace(end=end, epoch=self._epoch)
+                if topic.why_lost(now):
                     now = self._look(confirmed=True) or now  # a deposed leader may have answered
-                if why := known.why_lost(now):
+                if why := topic.why_lost(now):
                     raise OffsetMapLost(f"topic {self.topic} has lost rows: {why}")
                 self._known = MapTopic(now.topic_id, now.start, self._next_offset, self._epoch)
 
@@ -219,8 +219,8 @@ class OffsetMaps:
                 came_s = looked_s = now_s
             elif now_s - looked_s > LOOK_EVERY_S:
                 looked_s = now_s
-                found = self._look()
-                if found is None or found.end < end or now_s - came_s > ROWS_WITHIN_S:
+                topic = self._look()
+                if topic is None or topic.end < end or now_s - came_s > ROWS_WITHIN_S:
                     raise ConnectionLost(f"topic {self.topic} was not read to its end", end=end)
 
     def _take(self, record: ByteRecord) -> None:
@@ -252,8 +252,8 @@ class OffsetMaps:
     def spoiled(self) -> dict[MirrorId, str]:
         """Maps that have lost rows since the last call, and why."""
         with self._lock:
-            found, self._spoiled = self._spoiled, {}
-            return found
+            reasons, self._spoiled = self._spoiled, {}
+            return reasons
 
     def tails(
         self,
@@ -268,7 +268,7 @@ class OffsetMaps:
         ends = {index: end for index, _, _, end in copied if end >= 0}
         names = [(spec.target, id_text(spec.target_topic_id)) for spec in partitions]
         with self._lock:
-            found: list[tuple[int, MapTail]] = []
+            tails: list[tuple[int, MapTail]] = []
             mapped = [index for index, name in enumerate(names) if name in self._reader.maps]
             share = min(TAIL_BREAKS, LANE_BREAKS // max(1, len(mapped)))
             for index in mapped:
@@ -276,9 +276,9 @@ class OffsetMaps:
                 at_least = TAIL_BREAKS if end is None else share
                 tail = self._reader.tail(*names[index], at_least, end)
                 if tail is not None:
-                    found.append((index, tail))
-            known = self._known
-            return tuple(found), self._next_offset, "" if known is None else known.topic_id
+                    tails.append((index, tail))
+            topic = self._known
+            return tuple(tails), self._next_offset, "" if topic is None else topic.topic_id
 
     def is_filled(self, mirror: TopicPartition, target_id: TopicId | None) -> bool | None:
         """See `MapReader.is_filled`."""
@@ -295,7 +295,7 @@ class OffsetMaps:
         """Mirrors with a known map, complete or not."""
         with self._lock:
             maps = self._reader.maps.items()
-            return frozenset(name for name, found in maps if not found.is_identity)
+            return frozenset(name for name, offset_map in maps if not offset_map.is_identity)
 
     def fresh(self) -> MapReader:
         """Return all maps with every row that is durable now.
@@ -311,8 +311,8 @@ class OffsetMaps:
         """Return all durable breaks of a map, even if it is marked as lost."""
         self.refresh()
         with self._lock:
-            found = self._reader.maps.get(name)
-            return () if found is None else tuple(found.breaks())
+            offset_map = self._reader.maps.get(name)
+            return () if offset_map is None else tuple(offset_map.breaks())
 
     def put(self, rows: Iterable[MapRow]) -> None:
         """Write rows; they are durable when it returns."""
@@ -321,15 +321,21 @@ class OffsetMaps:
     def prunable(self, starts: Mapping[MirrorId, Offset], rows_min: int) -> list[Prunable]:
         """Return `MapReader.prunable` of these log starts of mirrors, if there are enough rows."""
         with self._lock:
-            found = [self._reader.prunable(*name, start) for name, start in starts.items()]
-        return [one for one in found if one is not None and len(one.rows) >= rows_min]
+            candidates = [self._reader.prunable(*name, start) for name, start in starts.items()]
+        return [
+            prunable
+            for prunable in candidates
+            if prunable is not None and len(prunable.rows) >= rows_min
+        ]
 
-    def prune(self, found: Prunable) -> None:
+    def prune(self, prunable: Prunable) -> None:
         """Delete these rows, once a durable record says that they may go."""
-        self._topic.write([ByteRecord(found.kept.encode(), KEPT_VALUE)])
-        gone = [row.encode() for row in found.rows] + [kept.encode() for kept in found.said]
-        for at in range(0, len(gone), DELETED_AT_ONCE):
-            self._topic.write(ByteRecord(key, None) for key in gone[at : at + DELETED_AT_ONCE])
+        self._topic.write([ByteRecord(prunable.kept.encode(), KEPT_VALUE)])
+        gone = [row.encode() for row in prunable.rows] + [kept.encode() for kept in prunable.said]
+        for index in range(0, len(gone), DELETED_AT_ONCE):
+            self._topic.write(
+                ByteRecord(key, None) for key in gone[index : index + DELETED_AT_ONCE]
+            )
 
     def begin_again(self, lost: Iterable[MirrorId]) -> None:
         """Accept the topic as it is now, after rows are gone, and these maps as lost."""

@@ -61,13 +61,13 @@ class OffsetTranslator:
     ) -> None:
         self._mirrors = mirrors
         self._merged = merged or {}
-        self._by_source = {one.source: one for one in mirrors.partitions}
+        self._by_source = {mirror.source: mirror for mirror in mirrors.partitions}
         self._by_target: dict[TopicPartition, TranslatedPartition] = {}
         self._sources_of: dict[TopicName, set[TopicName]] = defaultdict(set)
         for source, target in mirrors.names.items():
             self._sources_of[target].add(source)
-        for one in mirrors.partitions:
-            self._by_target[one.target] = one
+        for mirror in mirrors.partitions:
+            self._by_target[mirror.target] = mirror
 
     @property
     def is_source_known(self) -> bool:
@@ -83,36 +83,40 @@ class OffsetTranslator:
         continues there has read the same on both sides. Offsets after it are `BEYOND`.
         """
         name = TopicPartition(topic, partition)
-        one = self._by_source.get(name)
+        mirror = self._by_source.get(name)
         trouble = self._mirrors.source_troubles.get(topic)
-        if one is None or trouble is not None:
+        if mirror is None or trouble is not None:
             return self._no_answer(Question(topic, partition, offset), Side.SOURCE, trouble)
         if name in self._merged:
             return self._merged[name].to_target(offset)
-        return replace(_to_target(one, offset), to_partition=one.target.partition)
+        return replace(_to_target(mirror, offset), to_partition=mirror.target.partition)
 
     def to_source(self, topic: TopicName, partition: PartitionId, offset: Offset) -> Answer:
         """Return the source offset of the record at a target offset, or that will land there."""
         name = TopicPartition(topic, partition)
-        one = self._by_target.get(name)
+        mirror = self._by_target.get(name)
         trouble = self._mirrors.target_troubles.get(topic)
         if trouble is None and len(self._sources_of.get(topic, ())) > 1:
             text = "it mirrors " + ", ".join(sorted(self._sources_of[topic]))
             trouble = Untranslatable(Why.SEVERAL_SOURCES, text)
-        if one is None or trouble is not None:
+        if mirror is None or trouble is not None:
             return self._no_answer(Question(topic, partition, offset), Side.TARGET, trouble)
-        if one.source in self._merged:
-            return self._merged[one.source].to_source(offset)
-        return replace(_to_source(one, offset), to_partition=one.source.partition)
+        if mirror.source in self._merged:
+            return self._merged[mirror.source].to_source(offset)
+        return replace(_to_source(mirror, offset), to_partition=mirror.source.partition)
 
     def translate(self, questions: Iterable[Question], asked: Side) -> Iterator[Answer]:
         """Answer in order; `asked` is the side of the questions' offsets."""
         answer = self.to_target if asked is Side.SOURCE else self.to_source
         return (answer(*question) for question in questions)
 
-    def position_of(self, one: TranslatedPartition) -> Offset:
+    def position_of(self, mirror: TranslatedPartition) -> Offset:
         """Return the next source offset to be copied of a partition."""
-        return self._merged[one.source].position if one.source in self._merged else one.position
+        return (
+            self._merged[mirror.source].position
+            if mirror.source in self._merged
+            else mirror.position
+        )
 
     def partitions(
         self, topic: TopicName | None = None, partition: PartitionId | None = None
@@ -124,17 +128,17 @@ class OffsetTranslator:
         Refused
             There is no such mirrored topic or partition.
         """
-        found = [
-            one
-            for key, one in sorted(self._by_source.items())
+        mirrors = [
+            mirror
+            for key, mirror in sorted(self._by_source.items())
             if topic in {None, key.topic} and partition in {None, key.partition}
         ]
-        if not found and topic is not None:
+        if not mirrors and topic is not None:
             question = Question(topic, partition or PartitionId(0), Offset(0))
             trouble = self._mirrors.source_troubles.get(topic)
             answer = self._no_answer(question, Side.SOURCE, trouble)
             raise Refused(answer.text, topic=topic, partition=partition)
-        return found
+        return mirrors
 
     def summaries(
         self, topic: TopicName | None = None, partition: PartitionId | None = None
@@ -147,13 +151,13 @@ class OffsetTranslator:
             There is no such mirrored topic or partition.
         """
         return [
-            _merged_summary(one, self._merged[one.source])
-            if one.source in self._merged
-            else _summary(one)
-            for one in self.partitions(topic, partition)
+            _merged_summary(mirror, self._merged[mirror.source])
+            if mirror.source in self._merged
+            else _summary(mirror)
+            for mirror in self.partitions(topic, partition)
         ]
 
-    def merged_runs(self, one: TranslatedPartition) -> list[MergedRun] | None:
+    def merged_runs(self, mirror: TranslatedPartition) -> list[MergedRun] | None:
         """Return the runs of a merged partition's map; None: it is a mirror.
 
         Raises
@@ -161,27 +165,27 @@ class OffsetTranslator:
         Refused
             How many records have landed can't be told.
         """
-        return self._merged[one.source].runs() if one.source in self._merged else None
+        return self._merged[mirror.source].runs() if mirror.source in self._merged else None
 
     def _no_answer(self, asked: Question, side: Side, trouble: Untranslatable | None) -> Answer:
         topic, partition, offset = asked
         if side is Side.SOURCE:
             to_topic = self._mirrors.names.get(topic)
-            known, existing = to_topic is not None, self._mirrors.source_topics
+            is_mirrored, existing = to_topic is not None, self._mirrors.source_topics
             target = to_topic
         else:
             sources = self._sources_of.get(topic, set())
             to_topic = next(iter(sources)) if len(sources) == 1 else None
-            known, existing = bool(sources), self._mirrors.target_topics
+            is_mirrored, existing = bool(sources), self._mirrors.target_topics
             target = topic
         if trouble is None and target is not None:
-            at = partition
+            number = partition
             if side is Side.SOURCE:
-                at = self._mirrors.slots.get(topic, WHOLE_TOPIC).target_partition(partition)
-            unknown = self._mirrors.not_known.get(TopicPartition(target, at))
+                number = self._mirrors.slots.get(topic, WHOLE_TOPIC).target_partition(partition)
+            unknown = self._mirrors.not_known.get(TopicPartition(target, number))
             if unknown is not None:
                 trouble = Untranslatable(Why.NOT_TOLD, unknown)
-        if trouble is None and known:
+        if trouble is None and is_mirrored:
             trouble = Untranslatable(
                 Why.NO_SUCH_PARTITION, f"the mirror has no partition {partition}"
             )
@@ -194,38 +198,38 @@ class OffsetTranslator:
         return Answer(topic, partition, offset, to_topic, None, *trouble)
 
 
-def _to_target(one: TranslatedPartition, offset: Offset) -> Answer:
-    name = one.source
-    to = one.offsets.target_of(offset)
-    if offset < one.begin or to < one.start:
-        first = max(one.begin, one.offsets.source_of(one.start))
-        text = f"the mirror has nothing before source offset {first}, target offset {one.start}"
-        return Answer(*name_of(name), offset, one.target.topic, None, Why.BELOW_START, text)
-    position = one.position
+def _to_target(mirror: TranslatedPartition, offset: Offset) -> Answer:
+    name = mirror.source
+    to = mirror.offsets.target_of(offset)
+    if offset < mirror.begin or to < mirror.start:
+        first = max(mirror.begin, mirror.offsets.source_of(mirror.start))
+        text = f"the mirror has nothing before source offset {first}, target offset {mirror.start}"
+        return Answer(*name_of(name), offset, mirror.target.topic, None, Why.BELOW_START, text)
+    position = mirror.position
     if offset > position:
-        text = f"landed so far: what is before source offset {position}, target offset {one.end}"
-        return Answer(*name_of(name), offset, one.target.topic, None, Why.BEYOND, text)
-    if to > one.end:
-        text = f"no record lies between {one.offsets.source_of(one.end)} and {position}"
-        return Answer(*name_of(name), offset, one.target.topic, one.end, Why.HOLE, text)
-    following = one.offsets.source_of(to)
+        text = f"landed so far: what is before source offset {position}, target offset {mirror.end}"
+        return Answer(*name_of(name), offset, mirror.target.topic, None, Why.BEYOND, text)
+    if to > mirror.end:
+        text = f"no record lies between {mirror.offsets.source_of(mirror.end)} and {position}"
+        return Answer(*name_of(name), offset, mirror.target.topic, mirror.end, Why.HOLE, text)
+    following = mirror.offsets.source_of(to)
     if following != offset:
         text = f"no record at {offset} was copied; the next is source offset {following}"
-        return Answer(*name_of(name), offset, one.target.topic, to, Why.HOLE, text)
-    return Answer(*name_of(name), offset, one.target.topic, to)
+        return Answer(*name_of(name), offset, mirror.target.topic, to, Why.HOLE, text)
+    return Answer(*name_of(name), offset, mirror.target.topic, to)
 
 
-def _to_source(one: TranslatedPartition, offset: Offset) -> Answer:
-    name = one.target
-    to = one.offsets.source_of(offset)
-    if offset < one.start or to < one.begin:
-        first = max(one.start, one.offsets.target_of(one.begin))
+def _to_source(mirror: TranslatedPartition, offset: Offset) -> Answer:
+    name = mirror.target
+    to = mirror.offsets.source_of(offset)
+    if offset < mirror.start or to < mirror.begin:
+        first = max(mirror.start, mirror.offsets.target_of(mirror.begin))
         text = f"the mirror has nothing before target offset {first}"
-        return Answer(*name_of(name), offset, one.source.topic, None, Why.BELOW_START, text)
-    if offset > one.end:
-        text = f"the target's log ends at {one.end}, source offset {one.position}"
-        return Answer(*name_of(name), offset, one.source.topic, None, Why.BEYOND, text)
-    return Answer(*name_of(name), offset, one.source.topic, to)
+        return Answer(*name_of(name), offset, mirror.source.topic, None, Why.BELOW_START, text)
+    if offset > mirror.end:
+        text = f"the target's log ends at {mirror.end}, source offset {mirror.position}"
+        return Answer(*name_of(name), offset, mirror.source.topic, None, Why.BEYOND, text)
+    return Answer(*name_of(name), offset, mirror.source.topic, to)
 
 
 def name_of(partition: TopicPartition) -> tuple[TopicName, PartitionId]:
@@ -237,31 +241,31 @@ def map_bytes(offsets: OffsetMap) -> int:
     """Bytes that a map takes as rows of the state topic, values only (batch frames excluded)."""
     breaks: list[Break] = list(offsets.breaks())
     rows = range(0, len(breaks), ROW_BREAKS_MAX)
-    return sum(len(encode_breaks(breaks[at : at + ROW_BREAKS_MAX])) for at in rows)
+    return sum(len(encode_breaks(breaks[index : index + ROW_BREAKS_MAX])) for index in rows)
 
 
-def _merged_summary(one: TranslatedPartition, merged: MergedPartition) -> MapSummary:
+def _merged_summary(mirror: TranslatedPartition, merged: MergedPartition) -> MapSummary:
     landed = merged.landed()
     return replace(
-        _summary(replace(one, end=Offset(landed or 0))),
+        _summary(replace(mirror, end=Offset(landed or 0))),
         kind="merged",
         position=merged.position,
-        target_end=one.end,
+        target_end=mirror.end,
         landed=landed,
     )
 
 
-def _summary(one: TranslatedPartition) -> MapSummary:
-    extents = one.extents()
+def _summary(mirror: TranslatedPartition) -> MapSummary:
+    extents = mirror.extents()
     is_exact = len(extents) == 1 and extents[0].source == extents[0].target
     return MapSummary(
-        topic=one.source.topic,
-        partition=one.source.partition,
-        target_topic=one.target.topic,
+        topic=mirror.source.topic,
+        partition=mirror.source.partition,
+        target_topic=mirror.target.topic,
         kind="exact" if is_exact else "mapped",
         extents=len(extents),
-        map_bytes=map_bytes(one.offsets),
-        position=one.position,
-        target_start=one.start,
-        target_end=one.end,
+        map_bytes=map_bytes(mirror.offsets),
+        position=mirror.position,
+        target_start=mirror.start,
+        target_end=mirror.end,
     )

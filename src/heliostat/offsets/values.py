@@ -122,14 +122,14 @@ class TranslatedPartition:
 
     def extents(self) -> list[Extent]:
         """Runs of equal distance in what has landed; a single one for an exact mirror."""
-        found: list[Extent] = []
+        runs: list[Extent] = []
         for extent in self.offsets.extents(self.offsets.known_from):
-            if extent.target >= self.end and found:
+            if extent.target >= self.end and runs:
                 break  # written ahead of records that have not landed
             stop = self.end if extent.length is None else extent.target + extent.length
             length = max(0, min(stop, self.end) - extent.target)
-            found.append(Extent(extent.source, extent.target, length))
-        return found
+            runs.append(Extent(extent.source, extent.target, length))
+        return runs
 
 
 @dataclass(frozen=True, slots=True)

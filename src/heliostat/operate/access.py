@@ -52,9 +52,9 @@ class LinkAccess:
         return {
             "link": self.link,
             "is_on": self.is_on,
-            "make": [str(each) for each in self.plan.acls.make],
-            "set": {each.text: value for each, value in self.plan.limits.make.items()},
-            "keep_ready": [str(each) for each in self.plan.hold],
+            "make": [str(binding) for binding in self.plan.acls.make],
+            "set": {limit.text: value for limit, value in self.plan.limits.make.items()},
+            "keep_ready": [str(binding) for binding in self.plan.hold],
             "kept_ready": self.plan.kept,
             "remove": self.plan.removals,
             "asks": self.plan.asks,
@@ -62,8 +62,8 @@ class LinkAccess:
             "is_over": self.plan.is_over,
             "is_confirmed": self.is_confirmed,
             "somebody_elses": [
-                *(str(each) for each in self.plan.acls.foreign),
-                *(each.text for each in self.plan.limits.foreign),
+                *(str(binding) for binding in self.plan.acls.foreign),
+                *(limit.text for limit in self.plan.limits.foreign),
             ],
             "refused": self.plan.refused,
             "notes": self.plan.notes,
@@ -227,7 +227,7 @@ def access_plan(
     sync = access_sync(config, link, admins, ledger, fences=fences)
     plan = looked(link, sync, admins[0], stored)
     users = users_of(link, admins, plan)
-    plan.notes += [*(f"make SCRAM user {each}" for each in users.make), *users.notes]
+    plan.notes += [*(f"make SCRAM user {user}" for user in users.make), *users.notes]
     return plan
 
 

@@ -159,7 +159,7 @@ MERGING: Mapping[Operation, str] = MappingProxyType(
     }
 )
 MERGED_SOURCE: Mapping[Operation, str] = MappingProxyType(
-    {each: MERGING[each] for each in MERGING if each is not Operation.WRITE}
+    {operation: MERGING[operation] for operation in MERGING if operation is not Operation.WRITE}
 )
 _Wanted: TypeAlias = tuple[ResourceKind, Reach, Mapping[Operation, str]]
 
@@ -213,10 +213,10 @@ class ClusterGrants:
 
     def commands(self, verb: str | None = None) -> tuple[str, ...]:
         """Return one `kafka-acls` command for each resource, of one verb or of all."""
-        found: dict[tuple[ResourceKind, str, PatternKind], list[Operation]] = {}
-        for rule in (each.rule for each in self.grants if verb in (None, each.verb)):
-            found.setdefault((rule.kind, rule.name, rule.pattern), []).append(rule.operation)
-        return tuple(self._command(*key, operations) for key, operations in found.items())
+        by_resource: dict[tuple[ResourceKind, str, PatternKind], list[Operation]] = {}
+        for rule in (grant.rule for grant in self.grants if verb in (None, grant.verb)):
+            by_resource.setdefault((rule.kind, rule.name, rule.pattern), []).append(rule.operation)
+        return tuple(self._command(*key, operations) for key, operations in by_resource.items())
 
     def _command(
         self, kind: ResourceKind, name: str, pattern: PatternKind, operations: Iterable[Operation]
@@ -274,10 +274,10 @@ def link_grants(
         none.
     """
     reaches = reach_of(link.topics.include)
-    mirrors = [_mirrored(link, each) for each in reaches]
+    mirrors = [_mirrored(link, topic_reach) for topic_reach in reaches]
     topic, own = ResourceKind.TOPIC, f"{STATE_TOPIC_PREFIX}{link.name}."
     target: list[_Wanted] = [
-        *((topic, each, MIRROR_TOPIC) for each in mirrors),
+        *((topic, mirror, MIRROR_TOPIC) for mirror in mirrors),
         (topic, Reach(own, PatternKind.PREFIXED), STATE_TOPIC),
         (topic, Reach(PROBE_TOPIC), PROBE),
         (ResourceKind.TRANSACTIONAL_ID, Reach(f"{own}owner"), OWNER_ID),
@@ -285,7 +285,7 @@ def link_grants(
     ]
     if link.topics.offsets == "exact":
         target.append((ResourceKind.CLUSTER, Reach(CLUSTER_NAME), MARKERS))
-    source: list[_Wanted] = [(topic, each, SOURCE_TOPIC) for each in reaches]
+    source: list[_Wanted] = [(topic, topic_reach, SOURCE_TOPIC) for topic_reach in reaches]
     if link.topics.merges:
         source.append((topic, Reach(PRODUCERS_TOPIC), MERGED_SOURCE))
         target.append((topic, Reach(PRODUCERS_TOPIC), MERGING))
@@ -293,13 +293,15 @@ def link_grants(
     for side, operations in _rights(link):
         wanted = source if side == "source" else target
         wanted.append((ResourceKind.CLUSTER, Reach(CLUSTER_NAME), operations))
-    if not any(each.is_everything for each in reaches):
+    if not any(topic_reach.is_everything for topic_reach in reaches):
         source.append((topic, Reach(STATE_TOPIC_PREFIX, PatternKind.PREFIXED), STATE_AT_SOURCE))
     if link.groups.sync or link.checkpoints.emit:
         group, at_target = ResourceKind.GROUP, TARGET_GROUP if link.groups.sync else SOURCE_GROUP
-        for each in reach_of(link.groups.include):
-            source.append((group, each, SOURCE_GROUP))
-            target.append((group, _renamed(each, group_naming_of(link).rule, GROUP), at_target))
+        for group_reach in reach_of(link.groups.include):
+            source.append((group, group_reach, SOURCE_GROUP))
+            target.append(
+                (group, _renamed(group_reach, group_naming_of(link).rule, GROUP), at_target)
+            )
     start = link.topics.start
     if isinstance(start, StartAtGroup):
         reach = Reach(start.group)

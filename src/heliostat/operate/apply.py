@@ -59,18 +59,18 @@ class ApplyAnswer:
     @property
     def is_done(self) -> bool:
         """Whether nothing is left to do or to decide."""
-        return not self.refused and all(each.fate is Fate.DONE for each in self.outcomes)
+        return not self.refused and all(outcome.fate is Fate.DONE for outcome in self.outcomes)
 
     def of(self, fate: Fate) -> list[Outcome]:
         """Return what had this fate."""
-        return [each for each in self.outcomes if each.fate is fate]
+        return [outcome for outcome in self.outcomes if outcome.fate is fate]
 
     def to_json(self) -> dict[str, Any]:
         """Return the answer for `--json`."""
         return {
             "link": self.link,
             "by_owner": self.by_owner,
-            "changes": [each.to_json() for each in self.outcomes],
+            "changes": [outcome.to_json() for outcome in self.outcomes],
             "refused": dict(self.refused),
             "drift": list(self.drift),
             "waits": self.waits,
@@ -130,9 +130,11 @@ def apply_link(
     with wish_desk(config, link) as desk:
         is_owned = desk.reader.board.status(desk.clock.wall_ms()).state in OWNED
         before = _look(parts)
-        allowed = [each for each in before.changes if how.allow_delete or not each.is_deletion]
+        allowed = [
+            change for change in before.changes if how.allow_delete or not change.is_deletion
+        ]
         if how.dry_run or not allowed or not agree(before.changes):
-            outcomes = [Outcome(each, _untouched(each, how)) for each in before.changes]
+            outcomes = [Outcome(change, _untouched(change, how)) for change in before.changes]
             is_tried = bool(how.dry_run or allowed)
             return _answer(link, before, outcomes, began_s, by_owner=is_owned, is_tried=is_tried)
         failed: Mapping[str, str] = {}
@@ -192,8 +194,8 @@ def _order(
     standings, waits = await_orders(desk.reader, desk.book, [order], desk.clock, how.within_s)
     refused = desk.reader.board.status(desk.clock.wall_ms()).refused
     failed = {item: why for part in parts for item, why in part.reasons(refused).items()}
-    ended = [each.ended for each in standings if each.ended is not None]
-    text = next((each.text for each in ended), "")
+    ended = [standing.ended for standing in standings if standing.ended is not None]
+    text = next((ending.text for ending in ended), "")
     return waits, {"": text, **failed}
 
 
@@ -271,11 +273,11 @@ def _kept(ownership: Ownership) -> Iterator[None]:
 
 def _left(before: PartLook, after: PartLook) -> dict[tuple[str, str], Change]:
     """Return which changes are still planned; of some that go on by themselves none is."""
-    versions = {each.key: each.version for each in before.changes}
+    versions = {change.key: change.version for change in before.changes}
     return {
-        each.key: each
-        for each in after.changes
-        if each.key in versions and versions[each.key] == each.version
+        change.key: change
+        for change in after.changes
+        if change.key in versions and versions[change.key] == change.version
     }
 
 

@@ -121,15 +121,17 @@ class TopicsPart:
             closing(both.state()) as state,
             both.admins({"stored": state.read}) as admins,
         ):
-            seen = see(
+            snapshot = see(
                 *(self._config, self._link, admins.source, admins.target, self._names_of),
                 connections=both,
                 stored=admins.answers["stored"],
             )
-            plan, _ = CompactedLater(admins.source).hold(seen.plan, ())
-        self._targets = {each.source: each.target for each in plan.mirrors}
+            plan, _ = CompactedLater(admins.source).hold(snapshot.plan, ())
+        self._targets = {mirror.source: mirror.target for mirror in plan.mirrors}
         refused = {str(name): why.text() for name, why in plan.refuse.items()}
-        left = (each for each in plan.drift if not each.difference.is_mended)
+        left = (
+            mirror_drift for mirror_drift in plan.drift if not mirror_drift.difference.is_mended
+        )
         return PartLook(topic_changes(plan), refused, tuple(drift_lines(left)))
 
     def carry_out(
@@ -140,9 +142,9 @@ class TopicsPart:
         none: Mapping[str, Callable[[], None]] = {}
         with connected(config, link) as both, both.admins(none) as admins:
             stored, producer_id = own_identity(state, LinkName(link.name), admins.target, clock)
-            known = known_of(stored, producer_id)
+            memory = known_of(stored, producer_id)
             once = self._once(both, admins, state, guard)
-            applied = once.run(known, allow_delete=allow_delete)
+            applied = once.run(memory, allow_delete=allow_delete)
         return self.reasons({str(name): str(why) for name, why in applied.failed.items()})
 
     def _once(
@@ -173,8 +175,8 @@ class TopicsPart:
 
     def reasons(self, refused: Mapping[str, str]) -> Mapping[str, str]:
         """See `Part`; they are told by source topic."""
-        found = ((self._targets.get(TopicName(name)), why) for name, why in refused.items())
-        return {str(target): why for target, why in found if target is not None}
+        by_target = ((self._targets.get(TopicName(name)), why) for name, why in refused.items())
+        return {str(target): why for target, why in by_target if target is not None}
 
 
 class GroupsPart:
@@ -194,8 +196,8 @@ class GroupsPart:
         """See `Part`."""
         if not self._link.groups.sync:
             return PartLook()
-        [found] = group_views(self._config, self._link.name)
-        return PartLook(tuple(_group_changes(found)))
+        [link_groups] = group_views(self._config, self._link.name)
+        return PartLook(tuple(_group_changes(link_groups)))
 
     def carry_out(
         self, _: LinkState, guard: Callable[[], None], *, allow_delete: bool
@@ -215,8 +217,8 @@ class GroupsPart:
         return {}
 
 
-def _group_changes(found: LinkGroups) -> Iterator[Change]:
-    for view in found.groups:
+def _group_changes(link_groups: LinkGroups) -> Iterator[Change]:
+    for view in link_groups.groups:
         rows = [row for row in view.rows if row.publish is not None]
         if not rows:
             continue
@@ -256,7 +258,7 @@ class RightsPart:
         refused = dict(plan.refused)
         if not plan.may_make:
             refused[f"rights of {self._link.name}"] = plan.asks
-        foreign = (f"{each.text} is somebody else's" for each in plan.limits.foreign)
+        foreign = (f"{limit.text} is somebody else's" for limit in plan.limits.foreign)
         drift = (*plan.notes, *users.notes, *foreign)
         return PartLook(tuple(_rights_changes(plan, users)), refused, drift)
 
@@ -281,11 +283,13 @@ class RightsPart:
                 passwords = load_passwords(self._link.access.users_file)
                 made = make_users(users, opened.admins[1].security, passwords)
         changes = list(_rights_changes(plan, users))
-        held = (each.item for each in changes if each.is_deletion and not plan.may_remove)
+        held = (change.item for change in changes if change.is_deletion and not plan.may_remove)
         kept = dict.fromkeys(held, plan.seen.silent or plan.asks)
-        open_ones = (each.item for each in changes if not each.is_deletion and not plan.may_make)
+        open_ones = (
+            change.item for change in changes if not change.is_deletion and not plan.may_make
+        )
         unmade = dict.fromkeys(open_ones, plan.asks)
-        left = {f"SCRAM user {each}": "; ".join(made.notes) for each in users.make if made.notes}
+        left = {f"SCRAM user {user}": "; ".join(made.notes) for user in users.make if made.notes}
         return {**kept, **unmade, **left, **done.failed}
 
     def allow(self, by: str) -> None:
@@ -336,7 +340,7 @@ def _ignore() -> None:
 
 def _rights_changes(plan: AccessPlan, users: ScramPlan) -> Iterator[Change]:
     for binding in plan.acls.make:
-        causes = [str(each) for each in plan.reasons.get(binding, ()) if each != binding]
+        causes = [str(cause) for cause in plan.reasons.get(binding, ()) if cause != binding]
         why = f"the source has {causes[0]}" if causes else "the source has it"
         yield Change("make_acl", str(binding), f"make {binding}", why)
     for limit, value in plan.limits.make.items():

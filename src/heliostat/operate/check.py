@@ -144,7 +144,7 @@ def _within(subject: str, ask: Callable[[], list[Finding]], within_s: float) -> 
 
 def _is_dead(findings: Sequence[Finding]) -> bool:
     """Whether only an error is known of a cluster."""
-    return not any(each.text.startswith("reached") for each in findings)
+    return not any(finding.text.startswith("reached") for finding in findings)
 
 
 def _of_cluster(cluster: ClusterConfig) -> list[Finding]:
@@ -223,10 +223,20 @@ def _of_link(config: Config, link: LinkConfig, *, tries: bool) -> list[Finding]:
     source, target = link_grants(config, link)
     parts: dict[str, Callable[[], Iterable[Finding]]] = {
         "rights at the source": partial(
-            _rights, config, link.source, subject, source, [each.source for each in plan.mirrors]
+            _rights,
+            config,
+            link.source,
+            subject,
+            source,
+            [mirror.source for mirror in plan.mirrors],
         ),
         "rights at the target": partial(
-            _rights, config, link.target, subject, target, [each.target for each in plan.mirrors]
+            _rights,
+            config,
+            link.target,
+            subject,
+            target,
+            [mirror.target for mirror in plan.mirrors],
         ),
         "what the target would refuse": partial(_dry_run, config, link, subject, plan),
     }
@@ -259,14 +269,14 @@ def _of_home(config: Config, side: ClusterGrants) -> list[Finding]:
     subject = f"{HOME}{side.cluster}"
     for is_read in (True, False):
         grants = [
-            each for each in side.grants if (each.rule.operation is Operation.READ) == is_read
+            grant for grant in side.grants if (grant.rule.operation is Operation.READ) == is_read
         ]
         part = replace(side, grants=tuple(grants))
-        for each in _rights(
+        for finding in _rights(
             config, Alias(side.cluster), subject, part, [TopicName(DEFINITIONS_TOPIC)]
         ):
-            lacks = each.standing is Standing.PROBLEM and not is_read
-            findings.append(replace(each, standing=Standing.NOTE) if lacks else each)
+            lacks = finding.standing is Standing.PROBLEM and not is_read
+            findings.append(replace(finding, standing=Standing.NOTE) if lacks else finding)
     return findings
 
 
@@ -297,8 +307,8 @@ def _dry_run(config: Config, link: LinkConfig, subject: str, plan: TopicPlan) ->
     """Return what the target's policies would refuse, by requests that it only validates."""
     name = LinkName(link.name)
     books = [gaps_topic, wishes_topic, *([groups_topic] if link.groups.sync else [])]
-    own = own_topics(name) | {TopicName(each(name)): COMPACTED for each in books}
-    changes = {each.target: each.changes for each in plan.configure}
+    own = own_topics(name) | {TopicName(topic_of(name)): COMPACTED for topic_of in books}
+    changes = {topic_configs.target: topic_configs.changes for topic_configs in plan.configure}
     with ClusterAdmin(config.clusters[link.target].access(), CLIENT_ID) as target:
         described = target.describe_topics(own)
         replicas = link.state.replication_factor or min(STATE_REPLICAS, len(target.brokers()))
@@ -308,8 +318,13 @@ def _dry_run(config: Config, link: LinkConfig, subject: str, plan: TopicPlan) ->
             if described[topic].is_missing
         ]
         new += [
-            NewTopic(each.target, each.partitions, each.replication_factor, each.configs)
-            for each in plan.create
+            NewTopic(
+                new_topic.target,
+                new_topic.partitions,
+                new_topic.replication_factor,
+                new_topic.configs,
+            )
+            for new_topic in plan.create
         ]
         answers: dict[TopicName, object] = dict(target.create_topics(new, validate_only=True))
         answers |= target.alter_configs(changes, validate_only=True)

@@ -114,8 +114,10 @@ def _certificate(subject: str, path: Path, now_s: float) -> Iterator[Finding]:
         )
         return
     now = datetime.fromtimestamp(now_s, UTC)
-    valid = [each for each in certificates if each.begin <= now <= each.end]
-    end = min(each.end for each in valid or certificates)
+    valid = [
+        certificate for certificate in certificates if certificate.begin <= now <= certificate.end
+    ]
+    end = min(certificate.end for certificate in valid or certificates)
     until, left_s = f"{end:%Y-%m-%d}", (end - now).total_seconds()
     hint = "renew it; connections read the file again, nothing needs a restart"
     if not valid:

@@ -120,4 +120,4 @@ def _names(rights: list[Right]) -> str:
 
 def all_rights(asked: Iterable[Mapping[Grant, list[Right]]]) -> set[Right]:
     """Return every right that is asked for, once."""
-    return {right for each in asked for rights in each.values() for right in rights}
+    return {right for by_grant in asked for rights in by_grant.values() for right in rights}

@@ -47,8 +47,8 @@ def trial_topic(link: LinkConfig) -> TopicName:
     """
     prefix = naming_of(link).rule.partition(TOPIC)[0]
     reaches = reach_of(link.topics.include)
-    wide = [each for each in reaches if each.pattern is PatternKind.PREFIXED]
-    if any(each.is_everything for each in reaches) or not wide:
+    wide = [reach for reach in reaches if reach.pattern is PatternKind.PREFIXED]
+    if any(reach.is_everything for reach in reaches) or not wide:
         return TopicName(
             f"{prefix}{TRIAL}.{link.name}" if prefix else f"heliostat.{link.name}.check"
         )
@@ -191,7 +191,7 @@ class _Trial:
 
     def _producers(self) -> str:
         answer = _sound(self._admin.active_producers([self._partition])[self._partition])
-        sequences = [each.last_sequence for each in answer]
+        sequences = [producer.last_sequence for producer in answer]
         expected = [RECORDS - 1]
         return "" if sequences == expected else f"last sequences are {sequences}, not {expected}"
 
@@ -199,7 +199,7 @@ class _Trial:
         reader, records = LogReader(self._target, self.topic), list[tuple[bytes | None, int]]()
         until_s = time.monotonic() + STEP_S
         while len(records) < RECORDS and time.monotonic() < until_s:
-            records += [(each.value, each.timestamp) for each in reader.poll(0.5)]
+            records += [(record.value, record.timestamp) for record in reader.poll(0.5)]
         same = records == [(VALUE, OLD_MS)] * RECORDS
         return "" if same else f"{len(records)} records came back, values or timestamps changed"
 

@@ -68,7 +68,7 @@ def _settings(value: object, where: Where, path: str, *, is_default: bool) -> It
         for name, own in value.items():
             key = (*where, str(name))
             yield from _settings(own, key, _below(path, str(name)), is_default=is_default)
-    elif isinstance(value, tuple) and any(isinstance(each, BaseModel) for each in value):
+    elif isinstance(value, tuple) and any(isinstance(element, BaseModel) for element in value):
         for place, own in enumerate(value):
             name = str(getattr(own, "name", place))
             key = (*where, place)
@@ -85,7 +85,10 @@ def _shown(value: object, where: Where, *, is_default: bool) -> Any:
     if value is None or is_default or isinstance(value, bool):
         return to_jsonable_python(value)
     if isinstance(value, tuple):
-        return [_shown(each, (*where, place), is_default=False) for place, each in enumerate(value)]
+        return [
+            _shown(element, (*where, place), is_default=False)
+            for place, element in enumerate(value)
+        ]
     if where[:2] == ("spark", "conf") or SECRET_KEYS & set(where) or _has_credentials(value):
         return HIDDEN
     if where[0] == "links" and "steps" in where:

@@ -154,19 +154,19 @@ class Crossed:
     @property
     def is_whole(self) -> bool:
         """Whether all that was asked for has crossed."""
-        return not self.problems and all(each.stage is Stage.PASSED for each in self.rows)
+        return not self.problems and all(row.stage is Stage.PASSED for row in self.rows)
 
     def topics(self) -> dict[TopicName, list[Crossing]]:
         """Return partitions by topic."""
-        found: dict[TopicName, list[Crossing]] = {}
+        by_topic: dict[TopicName, list[Crossing]] = {}
         for row in self.rows:
-            found.setdefault(row.partition.topic, []).append(row)
-        return found
+            by_topic.setdefault(row.partition.topic, []).append(row)
+        return by_topic
 
     def describe(self, source: str, target: str) -> Iterator[str]:
         """Yield lines for people, with the clusters' names."""
-        for each in self.problems:
-            yield f"[{each.code}] {each.text} (hint: {each.hint})"
+        for problem in self.problems:
+            yield f"[{problem.code}] {problem.text} (hint: {problem.hint})"
         for topic, rows in self.topics().items():
             ends = ", ".join(f"{row.partition.partition}: {row.end:,}" for row in rows)
             passed = sum(row.stage is Stage.PASSED for row in rows)
@@ -191,7 +191,7 @@ class Crossed:
                 for topic, rows in self.topics().items()
             },
             "partitions": [row.to_json() for row in self.rows],
-            "problems": [each.to_json() for each in self.problems],
+            "problems": [problem.to_json() for problem in self.problems],
         }
 
 
@@ -337,12 +337,18 @@ class Waiting:
         """
         began_s, asked_ms = self._clock.monotonic_s(), self._clock.wall_ms()
         before = self._reports.before(self._clock)
-        stops = [each for each in before.problems if each.is_stopped and each.source in topics]
+        stops = [
+            problem
+            for problem in before.problems
+            if problem.is_stopped and problem.source in topics
+        ]
         # What is stopped now stands before a record that is there: its end lies behind that.
         problems = [*link_problems(before, topics), *map(partition_problem, stops)]
         rows: list[Crossing] = []
         if not problems:
-            rows = [Crossing(each, end) for each, end in sorted(self._ends(topics).items())]
+            rows = [
+                Crossing(partition, end) for partition, end in sorted(self._ends(topics).items())
+            ]
             asked_ms = self._clock.wall_ms()
             self._reports.begin_anew()
         driver = _Driver(self._clock)
@@ -376,7 +382,7 @@ class Waiting:
         return ends
 
     def _look(self, rows: Sequence[Crossing], board: StatusBoard) -> list[Crossing]:
-        reports = {each.source: each for each in board.reports()}
+        reports = {report.source: report for report in board.reports()}
         waiting = [row for row in rows if row.stage is Stage.WAITS]
         reached = [
             row
@@ -400,9 +406,9 @@ class Waiting:
         """
         ends = {row.partition: row.end for row in waiting}
         lines: dict[TopicPartition, list[str]] = {}
-        for each in named_producers(self._source, self._source.open_transactions(ends)):
-            if each.first < ends[each.partition]:
-                lines.setdefault(each.partition, []).append(each.line())
+        for producer in named_producers(self._source, self._source.open_transactions(ends)):
+            if producer.first < ends[producer.partition]:
+                lines.setdefault(producer.partition, []).append(producer.line())
         return lines
 
 

@@ -38,13 +38,13 @@ def letters_of(
         Somebody else wrote among them.
     """
     require_answer(config.clusters[link.target])
-    found = _of(config, link).read().values()
+    letters = _of(config, link).read().values()
     return [
-        each
-        for each in found
-        if topic in {None, each.source.topic}
-        and partition in {None, each.source.partition}
-        and offset in {None, each.offset}
+        letter
+        for letter in letters
+        if topic in {None, letter.source.topic}
+        and partition in {None, letter.source.partition}
+        and offset in {None, letter.offset}
     ]
 
 
@@ -80,16 +80,18 @@ def replay(
         A cluster does not answer or refuses. Letters that are still there may have been written.
     """
     refuse_if_merged(link, "dlq replay")
-    for each in letters:
-        if each.is_batch:
+    for letter in letters:
+        if letter.is_batch:
             raise Refused(
-                f"{each.source} at offset {each.offset} is a batch that can't be decoded",
+                f"{letter.source} at offset {letter.offset} is a batch that can't be decoded",
                 hint="heliostat dlq show prints its bytes; drop it when they are saved",
             )
     with ClusterAdmin(config.clusters[link.target].access()) as target:
         if to is None:
             with ClusterAdmin(config.clusters[link.source].access()) as source:
-                _write(config, link, letters, source, target, lambda each: each.source)
+                _write(
+                    config, link, letters, source, target, lambda dead_letter: dead_letter.source
+                )
             return
         count = require_plain_topic(config, link, to, target)
         from heliostat.operate.replayed_ids import check_ids  # loads an HTTP client
@@ -101,7 +103,9 @@ def replay(
             letters,
             target,
             target,
-            lambda each: TopicPartition(to, PartitionId(each.source.partition % count)),
+            lambda dead_letter: TopicPartition(
+                to, PartitionId(dead_letter.source.partition % count)
+            ),
         )
 
 
@@ -143,15 +147,15 @@ def _write(  # noqa: PLR0917 - what, from where and to where
     place: Callable[[DeadLetter], TopicPartition],
 ) -> None:
     kept, clock = _of(config, link), SystemClock()
-    for each in letters:
-        at = place(each)
-        origin = f"{each.source.topic}/{each.source.partition}/{each.offset}".encode()
-        headers = (*each.headers, (REPLAYED, origin))
-        batch = encode_batch([NewRecord(each.key, each.value, each.timestamp_ms, headers)])
-        answer = cluster.append({at: batch})[at]
+    for letter in letters:
+        partition = place(letter)
+        origin = f"{letter.source.topic}/{letter.source.partition}/{letter.offset}".encode()
+        headers = (*letter.headers, (REPLAYED, origin))
+        batch = encode_batch([NewRecord(letter.key, letter.value, letter.timestamp_ms, headers)])
+        answer = cluster.append({partition: batch})[partition]
         if isinstance(answer, BrokerError):
             raise answer
-        kept.drop([each], target, clock.wall_ms())
+        kept.drop([letter], target, clock.wall_ms())
 
 
 def _of(config: Config, link: LinkConfig) -> DeadLetters:

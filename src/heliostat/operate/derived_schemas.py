@@ -106,13 +106,13 @@ def derived_schemas(
         The target's registry does not answer, or refuses.
     """
     naming = SubjectNaming(dict(mirrors), keeps_original=link.schemas.keep_names)
-    source, found = SourceSchemas(content, naming), list[DerivedSchema]()
+    source, derived = SourceSchemas(content, naming), list[DerivedSchema]()
     topics = topics_of_pipelines(link, mirrors)
     for name, pipeline in pipelines_of(link).items():
         for step in pipeline.avro_steps:
             if step.rewrites:
-                found += _of_step(name, step, topics[name], source, Looked(target, naming))
-    return tuple(found)
+                derived += _of_step(name, step, topics[name], source, Looked(target, naming))
+    return tuple(derived)
 
 
 def _of_step(
@@ -122,16 +122,16 @@ def _of_step(
     source: SourceSchemas,
     looked: Looked,
 ) -> list[DerivedSchema]:
-    known, refused = source.of_step(step, topics, frozenset(), looked)
+    schemas, refused = source.of_step(step, topics, frozenset(), looked)
     if refused:
         raise RegistryError(refused[0])
     return [
         DerivedSchema(
             pipeline,
-            SchemaId(each.schema_id),
-            looked.subjects.get(each.schema_id, ()),
-            None if each.target_id == NOT_THERE else SchemaId(each.target_id),
-            each.problem,
+            SchemaId(schema.schema_id),
+            looked.subjects.get(schema.schema_id, ()),
+            None if schema.target_id == NOT_THERE else SchemaId(schema.target_id),
+            schema.problem,
         )
-        for each in known
+        for schema in schemas
     ]

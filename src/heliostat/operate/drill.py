@@ -40,7 +40,7 @@ class DrillPlan:
     @property
     def is_possible(self) -> bool:
         """Whether anything can be rehearsed."""
-        return not any(each.part.value == "all" for each in self.look.missing)
+        return not any(right.part.value == "all" for right in self.look.missing)
 
     def to_json(self) -> dict[str, Any]:
         """Return it for `--json`."""
@@ -48,7 +48,7 @@ class DrillPlan:
             "link": self.link,
             "options": self.wish.to_json(),
             "size": self.look.size.to_json(),
-            "missing_rights": [each.to_json() for each in self.look.missing],
+            "missing_rights": [right.to_json() for right in self.look.missing],
             "notes": list(self.look.notes),
             "topics": dict(self.note.topics),
             "groups": list(self.note.groups),
@@ -64,9 +64,9 @@ class DrillPlan:
             f"and {len(self.note.groups):,} groups would be made"
         )
         yield f"steps: {', '.join(step_names(self.wish))}"
-        for each in self.look.missing:
-            yield f"right missing at {each.cluster}: {each.text} (left out: {each.part.value})"
-        yield from (f"note: {each}" for each in self.look.notes)
+        for right in self.look.missing:
+            yield f"right missing at {right.cluster}: {right.text} (left out: {right.part.value})"
+        yield from (f"note: {text}" for text in self.look.notes)
         for drill_id in self.left_behind:
             yield f"drill {drill_id} has crashed, and would be cleaned first"
         yield "nothing was changed"
@@ -89,14 +89,16 @@ def plan_drill(file: ConfigFile, link: LinkConfig, wish: DrillWish) -> DrillPlan
         return DrillPlan(name, wish, desk.look(), new_note(name, wish, drawn, desk.wall_ms()), left)
 
 
-def drill(file: ConfigFile, link: LinkConfig, wish: DrillWish, told: Told = _ignore) -> DrillReport:
+def drill(
+    file: ConfigFile, link: LinkConfig, wish: DrillWish, on_step: Told = _ignore
+) -> DrillReport:
     """Rehearse a switch of the link, and remove all that was made for it.
 
     Parameters
     ----------
     file
         The configuration that has the link's clusters.
-    told
+    on_step
         Called with each step that has ended.
 
     Raises
@@ -108,7 +110,7 @@ def drill(file: ConfigFile, link: LinkConfig, wish: DrillWish, told: Told = _ign
     """
     refuse_if_merged(link, "drill")
     with _desk(file, link, wish) as (desk, drawn):
-        return rehearse(desk, LinkName(link.name), wish, drawn, told)
+        return rehearse(desk, LinkName(link.name), wish, drawn, on_step)
 
 
 def clean_drills(file: ConfigFile, link: LinkConfig) -> tuple[str, ...]:

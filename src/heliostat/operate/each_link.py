@@ -55,15 +55,15 @@ def each_link(
         LinkName(link.name): partial(_answer, link, ask, entering, sources_only=sources_only)
         for link in links
     }
-    found: dict[LinkName, T | HeliostatError] = {}
+    answers: dict[LinkName, T | HeliostatError] = {}
     for name, answer in each_answer(asks, AT_ONCE).items():
         if isinstance(answer, BaseException):
             if not isinstance(answer, told):
                 raise answer
-            found[name] = answer
+            answers[name] = answer
         else:
-            found[name] = answer
-    return found
+            answers[name] = answer
+    return answers
 
 
 def _answer(
@@ -75,10 +75,10 @@ def _answer(
 ) -> T:
     entered = [entering[alias] for alias in ((link.source,) if sources_only else _both(link))]
     pending: PendingAnswer[T] | None = None
-    if not any(each.is_over and each.answer() is not None for each in entered):
+    if not any(entry.is_over and entry.answer() is not None for entry in entered):
         pending = PendingAnswer(partial(ask, link), f"asks about {link.name}")
-    for each in entered:
-        if (why := each.answer()) is not None:
+    for cluster_entry in entered:
+        if (why := cluster_entry.answer()) is not None:
             raise why
     return ask(link) if pending is None else pending.answer()
 

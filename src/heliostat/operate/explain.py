@@ -64,7 +64,7 @@ NOTHING_SEEN = Seen()
 
 
 def explain_link(
-    config: Config, link_name: str, asked: str, seen: Seen = NOTHING_SEEN
+    config: Config, link_name: str, asked: str, snapshot: Seen = NOTHING_SEEN
 ) -> Explanation:
     """Return why a link, a topic, a partition, a record or a group is as it is; changes nothing.
 
@@ -81,11 +81,11 @@ def explain_link(
         There is no such link.
     """
     link = link_of(config, link_name)
-    picture = seen.picture or link_picture(config, link)
+    picture = snapshot.picture or link_picture(config, link)
     status = picture.status
     names = {topic.source for topic in status.topics} | set(status.refused)
     question = read_question(asked, names)
-    evidence = Evidence(link, status, SystemClock().wall_ms(), level_in_s=seen.level_in_s)
+    evidence = Evidence(link, status, SystemClock().wall_ms(), level_in_s=snapshot.level_in_s)
     look = _Look(config, link, evidence)
     if question.group is not None:
         look.read_group(question.group)
@@ -110,21 +110,21 @@ class _Look:
         views = self._ask(f"the group {group}", ask)
         if views is None:
             return
-        by_name = {each.target_group: each for each in views[0].groups}
-        by_name |= {each.group: each for each in views[0].groups}
+        by_name = {group_view.target_group: group_view for group_view in views[0].groups}
+        by_name |= {group_view.group: group_view for group_view in views[0].groups}
         view = by_name.get(group)
         if view is None:
-            known = GroupKnown(is_there=False)
+            group_facts = GroupKnown(is_there=False)
         else:
             is_selected = not isinstance(view.skip, Skip)
-            known = GroupKnown(
+            group_facts = GroupKnown(
                 is_there=True,
                 is_selected=is_selected,
                 why=view.why,
                 is_synced=self._link.groups.sync,
                 decided=view.decided,
             )
-        self._add(group=known)
+        self._add(group=group_facts)
 
     def read_topic(self, asked: str, question: Question, picture: LinkPicture) -> Question:
         """Read what reports don't tell of a topic; return the question in the source's names."""
@@ -187,7 +187,7 @@ class _Look:
         target = self._config.clusters[self._link.target].access()
         past = self._ask("the link's history", partial(link_past, self._link, target, None, DAY_S))
         events = () if past is None else past.events
-        said = (each for each in events if each.topic == topic and FOLLOWED in each.text)
+        said = (event for event in events if event.topic == topic and FOLLOWED in event.text)
         self._add(followed=tuple(said))
 
     def _read_plan(self, topic: TopicName) -> None:
@@ -204,7 +204,7 @@ class _Look:
     def _read_stops(self, topic: TopicName, partition: PartitionId | None) -> None:
         ask = partial(resolve.explain, self._config, self._link, topic, partition)
         options = self._ask("what each choice would do", ask)
-        stops: tuple[Facts, ...] = tuple(each.facts for each in options or ())
+        stops: tuple[Facts, ...] = tuple(option.facts for option in options or ())
         self._add(stops=stops)
 
     # -- what is read --------------------------------------------------------------------------
@@ -228,8 +228,8 @@ class _Look:
             answer = translator.to_target(place.topic, place.partition, offset)
             if answer.to_topic is None or answer.to_partition is None:
                 return answer, None
-            [one] = translator.partitions(place.topic, place.partition)
-            return answer, translator.position_of(one)
+            [partition] = translator.partitions(place.topic, place.partition)
+            return answer, translator.position_of(partition)
 
     def _gaps(self, place: TopicPartition) -> tuple[GapRow, ...]:
         with closing(ledger_of(self._config, self._link)) as ledger:

@@ -50,29 +50,29 @@ class GroupExposure:
 
     def text(self) -> str:
         """Return a line about it."""
-        known = self.reread
-        if known.records is None:
+        reread = self.reread
+        if reread.records is None:
             return f"not known{f': {self.why}' if self.why else ''}"
-        least = "at least " if known.unknown else ""
-        text = f"{least}{known.records:,} record{'' if known.records == 1 else 's'}"
-        if known.anew:
-            noun = "partition" if known.anew == 1 else "partitions"
-            text += f": the target has no offset of {known.anew:,} {noun}, read from the first on"
+        least = "at least " if reread.unknown else ""
+        text = f"{least}{reread.records:,} record{'' if reread.records == 1 else 's'}"
+        if reread.anew:
+            noun = "partition" if reread.anew == 1 else "partitions"
+            text += f": the target has no offset of {reread.anew:,} {noun}, read from the first on"
             text += " (or as its auto.offset.reset says)"
         return f"{text}; not synced: {self.why}" if not self.is_synced else text
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON."""
-        known = self.reread
+        reread = self.reread
         return {
             "group": self.group,
             "target_group": self.target_group,
             "is_synced": self.is_synced,
-            "records": known.records,
-            "truth": truth_of(known.records, is_bound=known.unknown > 0),
-            "partitions_begun_anew": known.anew,
-            "partitions_not_known": known.unknown,
-            "partitions_without_mirror": known.without_mirror,
+            "records": reread.records,
+            "truth": truth_of(reread.records, is_bound=reread.unknown > 0),
+            "partitions_begun_anew": reread.anew,
+            "partitions_not_known": reread.unknown,
+            "partitions_without_mirror": reread.without_mirror,
             "why": self.why,
         }
 
@@ -148,20 +148,20 @@ class LinkExposure:
             "without_mirror": self.without_mirror,
             "refused": self.refused,
             "topics": [
-                {"source": each.source, "target": each.target, **each.would_be_lost.to_json()}
-                for each in self.topics
+                {"source": topic.source, "target": topic.target, **topic.would_be_lost.to_json()}
+                for topic in self.topics
             ],
             "partitions": [
                 {
-                    "source": each.source,
-                    "partition": each.partition,
-                    "state": each.state,
-                    **each.would_be_lost.to_json(),
+                    "source": partition.source,
+                    "partition": partition.partition,
+                    "state": partition.state,
+                    **partition.would_be_lost.to_json(),
                 }
-                for each in self.partitions
+                for partition in self.partitions
             ],
             "rereads": None if self.rereads is None else asdict(self.rereads),
-            "groups": [each.to_json() for each in self.groups],
+            "groups": [group.to_json() for group in self.groups],
             "groups_why": self.groups_why,
         }
 
@@ -207,14 +207,14 @@ def exposure_of_link(
     """
     link = link_of(config, link_name)
     asked = PendingAnswer(partial(all_groups, config, link), f"{link.name} groups")
-    seen = link_picture(config, link) if picture is None else picture
+    picture_now = link_picture(config, link) if picture is None else picture
     try:
         groups, why = asked.answer(GROUPS_WITHIN_S), ""
     except (HeliostatError, NoAnswerYet) as error:
         why = str(error) or f"the clusters tell nothing of groups within {GROUPS_WITHIN_S:g} s"
         groups = None
     at_ms = SystemClock().wall_ms()
-    return exposure_of(seen, groups, why, groups_at_ms=at_ms, topics=topics)
+    return exposure_of(picture_now, groups, why, groups_at_ms=at_ms, topics=topics)
 
 
 def exposure_of(
@@ -246,7 +246,7 @@ def exposure_of(
     if topics:
         loss = _loss_of(rows, absent)
     names = {row.source for row in rows}
-    told = _told(status.rereads) if groups is None else _groups(groups)
+    group_rows = _told(status.rereads) if groups is None else _groups(groups)
     return LinkExposure(
         LinkName(status.link),
         status.state,
@@ -255,9 +255,9 @@ def exposure_of(
         absent,
         refused,
         tuple(sorted(rows, key=lambda row: _rank(row.would_be_lost, row.source))),
-        tuple(each for each in picture.partitions if each.source in names),
-        status.rereads if groups is None else _sum(told, groups, groups_at_ms),
-        told,
+        tuple(partition for partition in picture.partitions if partition.source in names),
+        status.rereads if groups is None else _sum(group_rows, groups, groups_at_ms),
+        group_rows,
         why,
     )
 
@@ -279,8 +279,8 @@ def _rank(loss: Loss, name: str) -> tuple[bool, int, str]:
 
 
 def _groups(groups: LinkGroups) -> tuple[GroupExposure, ...]:
-    found = (_group(view, is_on=groups.sync) for view in groups.groups if view.decided is not None)
-    return tuple(sorted(found, key=_group_rank))
+    rows = (_group(view, is_on=groups.sync) for view in groups.groups if view.decided is not None)
+    return tuple(sorted(rows, key=_group_rank))
 
 
 def _group(view: GroupView, *, is_on: bool) -> GroupExposure:
@@ -294,8 +294,8 @@ def _group(view: GroupView, *, is_on: bool) -> GroupExposure:
 
 
 def _group_rank(row: GroupExposure) -> tuple[bool, bool, int, str]:
-    known = row.reread.records
-    return not row.is_synced, known is not None, -(known or 0), row.group
+    records = row.reread.records
+    return not row.is_synced, records is not None, -(records or 0), row.group
 
 
 def _sum(rows: Iterable[GroupExposure], groups: LinkGroups, at_ms: int) -> Rereads:

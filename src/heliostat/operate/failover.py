@@ -140,16 +140,16 @@ def last_failover(config: Config, link: LinkConfig) -> FailoverReport | None:
         desk.book.read()
         stored = state.read()
         ends = {
-            name: each.ends
-            for name, each in desk.book.wishes.promotions.items()
-            if each.how is PromotedBy.FAILOVER
-            and each.ends is not None
+            name: promotion.ends
+            for name, promotion in desk.book.wishes.promotions.items()
+            if promotion.how is PromotedBy.FAILOVER
+            and promotion.ends is not None
             and (name in stored.mirrors or name in stored.promoted)
         }
         if not ends:
             return None
         rows = [desk.book.wishes.promotions[name] for name in ends]
-        status, first = _status(desk), min(rows, key=lambda each: each.at_ms)
+        status, first = _status(desk), min(rows, key=lambda row: row.at_ms)
         partitions = _partitions(records_of(stored, ends), ends)
         return FailoverReport(
             desk.link,
@@ -161,11 +161,11 @@ def last_failover(config: Config, link: LinkConfig) -> FailoverReport | None:
             None,
             None,
             partitions,
-            StillOpen.summed(each.still_open for each in rows),
+            StillOpen.summed(row.still_open for row in rows),
             groups=_groups(desk, link, partitions, status),
             is_group_sync_on=link.groups.sync,
-            is_source_fenced=all(each.is_source_fenced for each in rows),
-            is_target_open=all(each.is_target_open for each in rows),
+            is_source_fenced=all(row.is_source_fenced for row in rows),
+            is_target_open=all(row.is_target_open for row in rows),
         )
 
 
@@ -218,14 +218,18 @@ def _give_away(  # noqa: PLR0917 - what, by what is known of it, and by whom
         why=who.why,
         within_s=ANSWERS_WITHIN_S if status.state in WELL else LAST_CHANCE_S,
         still_open=_still_open(desk, status, topics),
-        seen=lambda: _seen(desk, topics),
+        read_source_ends=lambda: _seen(desk, topics),
         tell=tell,
     )
-    ends = {each.topic: each.ends for each in promoted.promotions if each.ends is not None}
+    ends = {
+        promotion.topic: promotion.ends
+        for promotion in promoted.promotions
+        if promotion.ends is not None
+    }
     began_s = time.monotonic()
     opening = _open_target(config, link, desk, topics, dry_run=False)
     took_s = {**promoted.took_s, "opening": time.monotonic() - began_s}
-    kept = StillOpen.summed(each.still_open for each in promoted.promotions)
+    kept = StillOpen.summed(promotion.still_open for promotion in promoted.promotions)
     return _Ended(ends, promoted.fenced_by, took_s, opening, kept)
 
 
@@ -272,7 +276,7 @@ def _forecast(
     """Return which fence will hold; brokers are asked about rules where the driver is silent."""
     if status.state != "silent":
         return status.failover_fence
-    mirrors = [each.target for each in records.values()]
+    mirrors = [record.target for record in records.values()]
     why = why_not(config, link, desk.target, desk.reader.board.driver, mirrors)
     return fence_forecast(status.state, desk.reader.board.driver, can_deny=not why)
 
@@ -281,8 +285,8 @@ def _chosen(stored: Stored, desk: WishDesk, topics: Sequence[str]) -> set[TopicN
     """Return the topics that are meant; all: those that a switch has moved are left out."""
     switched = {
         name
-        for name, each in desk.book.wishes.promotions.items()
-        if each.how is PromotedBy.SWITCH and each.ends is not None
+        for name, promotion in desk.book.wishes.promotions.items()
+        if promotion.how is PromotedBy.SWITCH and promotion.ends is not None
     }
     names = {*stored.mirrors, *stored.promoted}
     if not topics:
@@ -344,10 +348,10 @@ def _partitions(
         MirrorPartition(
             TopicPartition(name, number),
             records[name].mirror_of(number),
-            each.partitions[number],
+            mirror_ends.partitions[number],
         )
-        for name, each in sorted(ends.items())
-        for number in sorted(each.partitions)
+        for name, mirror_ends in sorted(ends.items())
+        for number in sorted(mirror_ends.partitions)
     )
 
 
@@ -367,7 +371,7 @@ def _groups(
     """Return groups as they are at the target."""
     if not link.groups.sync:
         return ()
-    ends = {each.target: each.at.target_end for each in partitions}
+    ends = {partition.target: partition.at.target_end for partition in partitions}
     with (
         closing(PublishedOffsets(desk.target, LinkName(link.name))) as published,
         closing(ClusterAdmin(desk.target)) as target,
@@ -376,12 +380,12 @@ def _groups(
         answers = target.committed_offsets(published.rows)
         committed = {
             group: {
-                place: Offset(each.offset)
-                for place, each in found.items()
-                if not isinstance(each, BrokerError)
+                place: Offset(commit.offset)
+                for place, commit in answer.items()
+                if not isinstance(commit, BrokerError)
             }
-            for group, found in answers.items()
-            if not isinstance(found, BrokerError)
+            for group, answer in answers.items()
+            if not isinstance(answer, BrokerError)
         }
         measured, are_all = measured_rereads(status.rereads)
         naming = group_naming_of(link)

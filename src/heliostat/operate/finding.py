@@ -85,7 +85,7 @@ class CheckReport:
     @property
     def problems(self) -> tuple[Finding, ...]:
         """Those for which it would not run."""
-        return tuple(each for each in self.findings if each.standing is Standing.PROBLEM)
+        return tuple(finding for finding in self.findings if finding.standing is Standing.PROBLEM)
 
     @property
     def would_run(self) -> bool:
@@ -95,7 +95,7 @@ class CheckReport:
     def without_fine(self) -> CheckReport:
         """Return only problems and notes."""
         return CheckReport(
-            tuple(each for each in self.findings if each.standing is not Standing.FINE)
+            tuple(finding for finding in self.findings if finding.standing is not Standing.FINE)
         )
 
     def to_json(self) -> dict[str, object]:
@@ -103,7 +103,7 @@ class CheckReport:
         return {
             "would_run": self.would_run,
             "problems": len(self.problems),
-            "findings": [each.to_json() for each in self.findings],
+            "findings": [finding.to_json() for finding in self.findings],
         }
 
 

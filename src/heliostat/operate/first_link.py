@@ -47,7 +47,7 @@ class Selection:
     def text(self) -> str:
         """Return a line about it."""
         sizes = [topic.bytes for topic in self.topics]
-        size = size_text(sum(each or 0 for each in sizes))
+        size = size_text(sum(topic_bytes or 0 for topic_bytes in sizes))
         least = "at least " if None in sizes else ""
         return f"{len(self.topics)} of {self.of} topics, {least}{size}"
 

@@ -54,9 +54,9 @@ class PendingDecision:
 
     def to_json(self) -> dict[str, Any]:
         """Return the row for `--json`."""
-        found = asdict(self)
-        found["decision"] = None if self.decision is None else self.decision.to_json()
-        return found
+        fields = asdict(self)
+        fields["decision"] = None if self.decision is None else self.decision.to_json()
+        return fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +98,12 @@ def gap_reports(config: Config, link_name: str | None = None) -> list[GapReport]
 
 def _reports(config: Config, links: Iterable[LinkConfig]) -> list[GapReport]:
     asks = {link.name: partial(_report, config, link) for link in links}
-    found: list[GapReport] = []
+    reports: list[GapReport] = []
     for report in each_answer(asks, AT_ONCE).values():
         if isinstance(report, BaseException):
             raise report
-        found.append(report)
-    return found
+        reports.append(report)
+    return reports
 
 
 def _report(config: Config, link: LinkConfig) -> GapReport:

@@ -28,5 +28,5 @@ def ask_to_give_way(config: Config, link: LinkConfig, by: str, why: str) -> None
         order = Order.new(Place(), by, desk.clock.wall_ms(), why, verb=OrderVerb.GIVE_WAY)
         desk.book.order([order], link.state.replication_factor)
         standings, _ = await_orders(desk.reader, desk.book, [order], desk.clock, WITHIN_S)
-        if all(each.stage is Stage.WAITS for each in standings):
+        if all(standing.stage is Stage.WAITS for standing in standings):
             desk.book.put({order.key: None})  # a driver that comes later need not

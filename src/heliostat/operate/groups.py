@@ -102,14 +102,14 @@ class GroupView:
             "why": self.why,
         }
         if self.decided is not None:
-            found = self.decided
-            answer["source_state"] = None if found.source is None else found.source.state
-            answer["target_state"] = None if found.target is None else found.target.state
-            answer["problem"] = found.problem
-            answer["partitions"] = [row.to_json() for row in found.partitions]
+            decision = self.decided
+            answer["source_state"] = None if decision.source is None else decision.source.state
+            answer["target_state"] = None if decision.target is None else decision.target.state
+            answer["problem"] = decision.problem
+            answer["partitions"] = [row.to_json() for row in decision.partitions]
         if self.members:
             answer["target_members"] = [
-                {"client_id": each.client_id, "host": each.host} for each in self.members
+                {"client_id": member.client_id, "host": member.host} for member in self.members
             ]
         return answer
 
@@ -197,9 +197,13 @@ def publish_once(config: Config, link: LinkConfig, guard: Guard) -> dict[GroupId
     """
     failed: dict[GroupId, str] = {}
 
-    def publish_views(found: LinkGroups, admins: Admins[Any], memory: PublishedOffsets) -> None:
+    def publish_views(
+        link_groups: LinkGroups, admins: Admins[Any], memory: PublishedOffsets
+    ) -> None:
         memory.ensure(admins.target, link.state.replication_factor)
-        decided = {view.group: view.decided for view in found.groups if view.decided is not None}
+        decided = {
+            view.group: view.decided for view in link_groups.groups if view.decided is not None
+        }
         target = config.clusters[link.target].access()
         now_ms = SystemClock().wall_ms()
         with closing(Committers(admins.target, partial(ClusterAdmin, target))) as committers:
@@ -239,7 +243,7 @@ def _views_of(
         with both.admins(asks) as admins:
             maps = MapsLook(both.target, name, admins.target)
             with closing(maps), _merged(link, both, admins.target) as merged:
-                found = _views_by(
+                link_groups = _views_by(
                     link,
                     group,
                     admins,
@@ -249,8 +253,8 @@ def _views_of(
                     merged,
                     is_selected_only=is_selected_only,
                 )
-                act(found, admins, memory)
-                return found
+                act(link_groups, admins, memory)
+                return link_groups
 
 
 @contextmanager
@@ -293,15 +297,17 @@ def _views_by(  # noqa: PLR0917 - what is asked, and of what
     steps.done("list")
     naming = group_naming_of(link)
     choices = _choices(link, group, there, memory.rows, naming)
-    chosen = [each for each, choice in choices.items() if choice.skip is None]
+    chosen = [group_id for group_id, choice in choices.items() if choice.skip is None]
     if not is_selected_only:
-        chosen = [each for each, choice in choices.items() if choice.skip is not Skip.NO_OFFSETS]
-    seen = SourceGroups(there, source.committed_offsets(chosen))
+        chosen = [
+            group_id for group_id, choice in choices.items() if choice.skip is not Skip.NO_OFFSETS
+        ]
+    source_groups = SourceGroups(there, source.committed_offsets(chosen))
     steps.done("source offsets")
-    found = observe_target(
+    target_groups = observe_target(
         source,
         target,
-        seen,
+        source_groups,
         here,
         mirrors=mirrors,
         maps=read_maps,
@@ -310,25 +316,27 @@ def _views_by(  # noqa: PLR0917 - what is asked, and of what
         merged=merged,
     )
     steps.done("target")
-    plan = plan_groups(seen, found, memory.rows, link.groups.consumed_at_target, naming)
+    plan = plan_groups(
+        source_groups, target_groups, memory.rows, link.groups.consumed_at_target, naming
+    )
     steps.done("plan")
     decided = {
-        each: with_refusals(found, memory.rows.get(found.target_group))
-        for each, found in plan.groups.items()
+        group_id: with_refusals(decision, memory.rows.get(decision.target_group))
+        for group_id, decision in plan.groups.items()
     }
-    names = {each: naming.target_name(each) for each in choices}
+    names = {group_id: naming.target_name(group_id) for group_id in choices}
     members = {} if group is None else _members(target, here, names.values())
     views = tuple(
         GroupView(
-            each,
+            group_id,
             choice.skip,
             choice.why,
-            decided.get(each),
-            members.get(names[each], ()),
-            memory.rows.get(names[each]),
-            names[each],
+            decided.get(group_id),
+            members.get(names[group_id], ()),
+            memory.rows.get(names[group_id]),
+            names[group_id],
         )
-        for each, choice in sorted(choices.items())
+        for group_id, choice in sorted(choices.items())
     )
     name, unlisted = LinkName(link.name), len(there.failed)
     return LinkGroups(name, link.groups.sync, views, steps.took_ms, unlisted)
@@ -345,15 +353,15 @@ def _choices(
     selection = compile_selection(link.groups)
     now_ms = SystemClock().wall_ms()
     choices: dict[GroupId, GroupChoice] = {}
-    for each in there.groups.values():
-        name = naming.target_name(each.group)
-        if group not in {None, each.group, name}:
+    for listed_group in there.groups.values():
+        name = naming.target_name(listed_group.group)
+        if group not in {None, listed_group.group, name}:
             continue
-        choice = selection.choose(each)
+        choice = selection.choose(listed_group)
         row = published.get(name)
-        if choice.skip is None and is_left_out(link.groups, each, row, now_ms):
+        if choice.skip is None and is_left_out(link.groups, listed_group, row, now_ms):
             choice = GroupChoice(Skip.INACTIVE, "left out until somebody is in it (states: active)")
-        choices[each.group] = choice
+        choices[listed_group.group] = choice
     return choices
 
 

@@ -114,8 +114,8 @@ def limit(
         The target does not answer, or refuses.
     """
 
-    def levels(known: Collection[TopicName], said: Said) -> list[Level]:
-        require_topics(topics, known, ask_source(config, link))
+    def levels(names: Collection[TopicName], said: Said) -> list[Level]:
+        require_topics(topics, names, ask_source(config, link))
         if not topics:
             return [Limit(None, bytes_per_s, said)]
         return [Limit(TopicName(topic), bytes_per_s, said) for topic in topics]
@@ -141,13 +141,13 @@ def prefer(
         The target does not answer, or refuses.
     """
 
-    def levels(known: Collection[TopicName], said: Said) -> list[Level]:
+    def levels(names: Collection[TopicName], said: Said) -> list[Level]:
         for text in topics:
             if not PATTERN.fullmatch(text):
                 hint = "a topic's name at the source, in which * stands for any characters"
                 raise Refused(f"{text!r} names no topics", hint=hint)
-            if known and ANY not in text and text not in known:
-                raise Refused(f"the link has no topic {text}", hint=nearest(text, known))
+            if names and ANY not in text and text not in names:
+                raise Refused(f"the link has no topic {text}", hint=nearest(text, names))
         return [Preference(text, priority, said) for text in topics]
 
     return _wish(config, link, priority.value, levels, asked)
@@ -162,10 +162,10 @@ def _wish(
 ) -> LevelAnswer:
     with wish_desk(config, link) as desk:
         book = desk.book
-        topics = Counter(each.topic for each in desk.reader.board.positions())
+        topics = Counter(partition.topic for partition in desk.reader.board.positions())
         levels = levels_of(topics.keys(), Said(asked.by, desk.clock.wall_ms(), asked.why))
         book.read()
-        changed = [each for each in levels if not book.wishes.levels.is_wished(each)]
+        changed = [level for level in levels if not book.wishes.levels.is_wished(level)]
         check_count(book.wishes.levels, changed)
         end = book.position
         is_done, waits = False, ""
@@ -185,7 +185,7 @@ def _wish(
             waits,
             desk.took_s(),
             asked.dry_run,
-            next((each.bytes_per_s for each in levels if isinstance(each, Limit)), None),
+            next((level.bytes_per_s for level in levels if isinstance(level, Limit)), None),
         )
 
 
@@ -197,26 +197,28 @@ def place_of(level: Level) -> str:
 def concerned(levels: Sequence[Level], topics: Collection[TopicName]) -> set[TopicName]:
     """Return those of some topics that levels are about."""
     names, patterns = set[str](), list[Preference]()
-    for each in levels:
-        if isinstance(each, Preference) and each.is_pattern:
-            patterns.append(each)
-        elif isinstance(each, Preference):
-            names.add(each.topics)
-        elif each.topic is None:
+    for level in levels:
+        if isinstance(level, Preference) and level.is_pattern:
+            patterns.append(level)
+        elif isinstance(level, Preference):
+            names.add(level.topics)
+        elif level.topic is None:
             return set(topics)
         else:
-            names.add(each.topic)
+            names.add(level.topic)
     return {
-        topic for topic in topics if topic in names or any(each.covers(topic) for each in patterns)
+        topic
+        for topic in topics
+        if topic in names or any(preference.covers(topic) for preference in patterns)
     }
 
 
-def check_count(known: Levels, changed: Sequence[Level]) -> None:
+def check_count(levels: Levels, changed: Sequence[Level]) -> None:
     """Raise `Refused` if more topics would have a limit than may."""
-    after = {each.topic for each in known.limits()}
-    for each in changed:
-        if isinstance(each, Limit):
-            (after.discard if each.bytes_per_s is None else after.add)(each.topic)
+    after = {topic_limit.topic for topic_limit in levels.limits()}
+    for level in changed:
+        if isinstance(level, Limit):
+            (after.discard if level.bytes_per_s is None else after.add)(level.topic)
     if len(after - {None}) > LIMITED_TOPICS_MAX:
         raise Refused(
             f"no more than {LIMITED_TOPICS_MAX} topics of a link can have a limit",

@@ -339,10 +339,10 @@ def require_no_connector(file: ConfigFile, book: DefinitionBook, name: str) -> N
     LinkOfConnector
         It is one.
     """
-    found = connector_links(file, book.definitions).get(LinkName(name))
-    if found is not None:
+    connector_link = connector_links(file, book.definitions).get(LinkName(name))
+    if connector_link is not None:
         raise LinkOfConnector(
-            f"link {name} is connector {found.connector.name}",
+            f"link {name} is connector {connector_link.connector.name}",
             hint="change that by Kafka Connect's API (docs/kafka-connect.md)",
         )
 
@@ -406,7 +406,7 @@ def _fitting(
 ) -> dict[str, Any]:
     """Return a definition without the name; refuse one that the file can't take beside others."""
     contents = home_contents(file, book.definitions)
-    others = {link: each for link, each in contents.items() if link != name}
+    others = {link: link_content for link, link_content in contents.items() if link != name}
     waits = with_definitions(file, {**others, LinkName(name): content}).waits
     if problems := waits.get(LinkName(name), ()):
         raise ConfigError(f"link {name} is refused", problems=problems)

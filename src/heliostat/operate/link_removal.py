@@ -113,7 +113,7 @@ def delete_link(
 def _link(file: ConfigFile, book: DefinitionBook, row: Definition) -> LinkConfig:
     name = LinkName(row.key.name)
     contents = home_contents(file, book.definitions)
-    others = {link: each for link, each in contents.items() if link != name}
+    others = {link: content for link, content in contents.items() if link != name}
     whole = with_definitions(file, {**others, name: row.content})
     if problems := whole.waits.get(name, ()):
         raise Refused(

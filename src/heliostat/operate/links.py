@@ -19,8 +19,8 @@ def links_of(config: Config, link_name: str | None) -> tuple[LinkConfig, ...]:
     try:
         return (config.link(link_name),)
     except KeyError:
-        known = ", ".join(link.name for link in config.links)
-        raise ConfigError(f"there is no link {link_name}", hint=f"there are {known}") from None
+        names = ", ".join(link.name for link in config.links)
+        raise ConfigError(f"there is no link {link_name}", hint=f"there are {names}") from None
 
 
 def known_links(config: Config, link_name: str | None) -> tuple[LinkConfig, ...]:

@@ -49,13 +49,15 @@ def places_named(
     BrokerError
         The source refuses to say.
     """
-    topics = {each.topic for each in reported}
-    known = {each.topic: 0 for each in reported}
-    for each in reported:
-        known[each.topic] = max(known[each.topic], each.partition + 1)
-    missing = [each for each in named if _place_in(each, known, wished) is None]
-    known |= _asked(missing, ask)
-    return [_found(each, known, wished, topics) for each in named]
+    topics = {partition.topic for partition in reported}
+    counts = {partition.topic: 0 for partition in reported}
+    for topic_partition in reported:
+        counts[topic_partition.topic] = max(
+            counts[topic_partition.topic], topic_partition.partition + 1
+        )
+    missing = [mention for mention in named if _place_in(mention, counts, wished) is None]
+    counts |= _asked(missing, ask)
+    return [_found(mention, counts, wished, topics) for mention in named]
 
 
 def require_topics(names: Sequence[str], reported: Collection[TopicName], ask: AskSource) -> None:
@@ -71,7 +73,7 @@ def _asked(missing: Sequence[str | Place], ask: AskSource) -> Mapping[TopicName,
     if not missing:
         return {}
     try:
-        return ask({place.topic for each in missing for place in _meant(each) if place.topic})
+        return ask({place.topic for mention in missing for place in _meant(mention) if place.topic})
     except ConnectionLost as error:
         raise Refused(
             f"whether the link has {missing[0]} is not known: its driver has not reported it, and "
@@ -89,7 +91,7 @@ def ask_source(config: Config, link: LinkConfig) -> AskSource:
             return {}
         with ClusterAdmin(config.clusters[link.source].access(), CLIENT_ID) as admin:
             infos = admin.describe_topics(wanted)
-        return {name: len(each.partitions) for name, each in infos.items() if each.error is None}
+        return {name: len(info.partitions) for name, info in infos.items() if info.error is None}
 
     return ask
 
@@ -101,12 +103,12 @@ def nearest(text: str, topics: Iterable[str]) -> str:
 
 
 def _place_in(
-    named: str | Place, known: Mapping[TopicName, int], wished: Collection[Place]
+    named: str | Place, counts: Mapping[TopicName, int], wished: Collection[Place]
 ) -> Place | None:
     """Return the place that is named among those that are known."""
     for place in _meant(named):
-        count = 0 if place.topic is None else known.get(place.topic, 0)
-        if place in wished or (place.partition is None and place.topic in known):
+        count = 0 if place.topic is None else counts.get(place.topic, 0)
+        if place in wished or (place.partition is None and place.topic in counts):
             return place
         if place.partition is not None and count > place.partition:
             return place
@@ -125,15 +127,15 @@ def _meant(named: str | Place) -> list[Place]:
 
 def _found(
     named: str | Place,
-    known: Mapping[TopicName, int],
+    counts: Mapping[TopicName, int],
     wished: Collection[Place],
     topics: Iterable[str],
 ) -> Place:
-    place = _place_in(named, known, wished)
+    place = _place_in(named, counts, wished)
     if place is not None:
         return place
     for place in _meant(named):
-        if place.topic in known:
+        if place.topic in counts:
             raise Refused(f"{place.topic} has no partition {place.partition} in this link")
     text = named if isinstance(named, str) else str(named.topic)
     raise Refused(f"the link has no topic {text}", hint=nearest(text, topics))

@@ -27,7 +27,7 @@ class TranslatedOffsets:
         return {
             "link": self.link,
             "to": self.to.value,
-            "items": [each.to_json() for each in self.answers],
+            "items": [answer.to_json() for answer in self.answers],
             "is_source_known": self.is_source_known,
         }
 
@@ -43,6 +43,6 @@ def translated(
         The target does not answer; the source need not.
     """
     asked = Side.SOURCE if to is Side.TARGET else Side.TARGET
-    with open_translator(config, link, {each.topic for each in questions}) as translator:
+    with open_translator(config, link, {question.topic for question in questions}) as translator:
         answers = tuple(translator.translate(questions, asked))
         return TranslatedOffsets(LinkName(link.name), to, answers, translator.is_source_known)

@@ -87,8 +87,8 @@ def open_target(
     with closing(both.state()) as state:
         opening = opening_of(config, link, target, state.read, topics)
         came_to = [do() for do in opening.values()]
-    text = "; ".join(each.line() for each in came_to)
-    return Answer(text, {each.part.value: each.text for each in came_to})
+    text = "; ".join(outcome.line() for outcome in came_to)
+    return Answer(text, {outcome.part.value: outcome.text for outcome in came_to})
 
 
 def _rights(
@@ -132,9 +132,9 @@ def open_registry(
     from heliostat.operate.schemas import registries_of
     from heliostat.operate.subject_modes import change_modes, planned_modes
 
-    known = stored()
-    promoted = _mirrors_of(known, topics)
-    kept = known.mirrors.keys() - topics
+    link_state = stored()
+    promoted = _mirrors_of(link_state, topics)
+    kept = link_state.mirrors.keys() - topics
     with registries_of(config, link) as (_, registry):
         plan = planned_modes(link, promoted, target.describe_topics(), registry, None)
         shared = OpeningPlan()
@@ -149,7 +149,9 @@ def open_registry(
 
 def _mirrors_of(stored: Stored, topics: Collection[TopicName]) -> dict[TopicName, TopicName]:
     """Return the former mirrors by source topic, also before a silent driver has noted them."""
-    former = {name: each.record for name, each in stored.promoted.items()} | dict(stored.mirrors)
+    former = {name: mirror.record for name, mirror in stored.promoted.items()} | dict(
+        stored.mirrors
+    )
     return {
         name: record.target
         for name, record in former.items()
@@ -159,7 +161,10 @@ def _mirrors_of(stored: Stored, topics: Collection[TopicName]) -> dict[TopicName
 
 def _opened_text(done: OpeningPlan, shared: int, words: str) -> str:
     """Return what opening came to."""
-    kept = [f"{each.scope} stays {each.mode.value}: {each.reason}" for each in done.kept]
+    kept = [
+        f"{kept_mode.scope} stays {kept_mode.mode.value}: {kept_mode.reason}"
+        for kept_mode in done.kept
+    ]
     if shared:
         kept.append(
             f"{shared:,} of records, or of all topics, stay closed while the link has other "

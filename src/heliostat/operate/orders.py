@@ -49,14 +49,14 @@ class OrderAnswer:
     @property
     def is_done(self) -> bool:
         """Whether the link's owner has done all of it."""
-        return bool(self.orders) and all(each.stage is Stage.DONE for each in self.orders)
+        return bool(self.orders) and all(standing.stage is Stage.DONE for standing in self.orders)
 
     def to_json(self) -> dict[str, Any]:
         """Return the answer for `--json`."""
         return {
             "link": self.link,
             "places": list(self.places),
-            "orders": [each.to_json() for each in self.orders],
+            "orders": [standing.to_json() for standing in self.orders],
             "lanes": self.lanes,
             "stopped": self.stopped,
             "is_done": self.is_done,
@@ -140,7 +140,7 @@ def _key_of(key: str, number: int) -> str:
     return f"{key}\n{number}" if key else ""
 
 
-def new_orders(known: Orders, orders: Sequence[Order], key: str = "") -> list[Order]:
+def new_orders(given_orders: Orders, orders: Sequence[Order], key: str = "") -> list[Order]:
     """Return the orders that were not given before, in the order in which they are to be written.
 
     Parameters
@@ -153,9 +153,9 @@ def new_orders(known: Orders, orders: Sequence[Order], key: str = "") -> list[Or
     KeyUsed
         Others were ordered under the same key, or for another reason.
     """
-    before = [known.standing(order.order_id) for order in orders]
+    before = [given_orders.standing(order.order_id) for order in orders]
     beyond = Order.new(Place(), "", 0, key=_key_of(key, len(orders)))
-    one_more = known.standing(beyond.order_id)
+    one_more = given_orders.standing(beyond.order_id)
     # The last is written first: a write that was cut short leaves the last ones, never the first.
     is_longer = before[0] is not None and before[-1] is None
     for order, standing in zip(orders, before, strict=True):
@@ -171,13 +171,13 @@ def new_orders(known: Orders, orders: Sequence[Order], key: str = "") -> list[Or
 
 def _concerned(board: StatusBoard, places: Sequence[Place], now_ms: int) -> tuple[int, int]:
     """Return how many lanes begin anew, and how many stopped partitions are tried again."""
-    lanes = len(board.status(now_ms).lanes) if any(each.topic is None for each in places) else 0
+    lanes = len(board.status(now_ms).lanes) if any(place.topic is None for place in places) else 0
     stopped = (
-        TopicPartition(TopicName(each.source), PartitionId(each.partition))
-        for each in board.problems()
-        if each.is_stopped
+        TopicPartition(TopicName(problem.source), PartitionId(problem.partition))
+        for problem in board.problems()
+        if problem.is_stopped
     )
-    return lanes, sum(any(place.holds(each) for place in places) for each in stopped)
+    return lanes, sum(any(place.holds(partition) for place in places) for partition in stopped)
 
 
 def await_orders(
@@ -207,9 +207,11 @@ def await_orders(
         book.consume(READ_S)
         if reader is not None:
             reader.read(0.0)
-        known = (book.orders.standing(each.order_id) for each in orders)
-        standings = tuple(each for each in known if each is not None)
-        if len(standings) == len(orders) and all(each.ended is not None for each in standings):
+        lookups = (book.orders.standing(order.order_id) for order in orders)
+        standings = tuple(standing for standing in lookups if standing is not None)
+        if len(standings) == len(orders) and all(
+            standing.ended is not None for standing in standings
+        ):
             return standings, ""
         now_s = clock.monotonic_s()
         at_ms = None if reader is None else reader.board.driver_at_ms
@@ -225,6 +227,6 @@ def await_orders(
             return standings, f"the link has halted: {memory.reason}"
         if is_silent:
             return standings, "the link's driver does not report: it, or another one, does it"
-        if any(each.stage is Stage.BEGUN for each in standings):
+        if any(standing.stage is Stage.BEGUN for standing in standings):
             return standings, "the link's driver has begun, and is not done yet"
         return standings, f"the link's driver has not begun it within {within_s:g} s: does it copy?"

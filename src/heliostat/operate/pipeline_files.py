@@ -17,25 +17,27 @@ Stamp = tuple[int, int]
 
 def packages_of(link: LinkConfig) -> frozenset[str]:
     """Return the packages, or modules that are in none, in which a link's functions are."""
-    steps = (step for each in link.pipelines for step in each.steps)
+    steps = (step for pipeline in link.pipelines for step in pipeline.steps)
     paths = (step.function for step in steps if step.function is not None)
     return frozenset(path.partition(":")[0].partition(".")[0] for path in paths)
 
 
 def stamps_of(files: Iterable[Path], packages: Iterable[str]) -> dict[Path, Stamp]:
     """Return how these files, and those of these packages, are now; without those that are gone."""
-    found: dict[Path, Stamp] = {}
-    for path in {*files, *(each for name in packages for each in _files(name))}:
+    stamps: dict[Path, Stamp] = {}
+    for path in {*files, *(file for name in packages for file in _files(name))}:
         with suppress(FileNotFoundError):
             state = path.stat()
-            found[path] = state.st_mtime_ns, state.st_size
-    return found
+            stamps[path] = state.st_mtime_ns, state.st_size
+    return stamps
 
 
 def forget(packages: Iterable[str]) -> None:
     """Have the next import read these packages again."""
     names = set(packages)
-    for name in [each for each in sys.modules if each.partition(".")[0] in names]:
+    for name in [
+        module_name for module_name in sys.modules if module_name.partition(".")[0] in names
+    ]:
         del sys.modules[name]
     importlib.invalidate_caches()
 

@@ -75,7 +75,7 @@ def plan_link(config: Config, link: LinkConfig, names_of: NamesOf | None = None)
         closing(both.state()) as state,
         both.admins({"stored": state.read}) as admins,
     ):
-        seen = see(
+        snapshot = see(
             *(config, link, admins.source, admins.target, names_of),
             connections=both,
             stored=admins.answers["stored"],
@@ -83,9 +83,9 @@ def plan_link(config: Config, link: LinkConfig, names_of: NamesOf | None = None)
         asks: dict[str, Callable[[], tuple[str, ...]]] = {
             "unfilled": lambda: filling_notes(link, {}, why_not_exact(link, admins.target)),
             "blind": partial(blind_note, link, admins.source),
-            "backlog": partial(_backlog, both, admins, seen.plan.mirrors),
-            "gone": partial(_gone, both, admins, seen),
-            "kept": partial(_kept, both, admins, seen.plan),
+            "backlog": partial(_backlog, both, admins, snapshot.plan.mirrors),
+            "gone": partial(_gone, both, admins, snapshot),
+            "kept": partial(_kept, both, admins, snapshot.plan),
             "rights": partial(
                 planned_rights,
                 *(config, link, (admins.source, admins.target), both.target),
@@ -94,18 +94,25 @@ def plan_link(config: Config, link: LinkConfig, names_of: NamesOf | None = None)
             "protection": partial(
                 protection_notes,
                 *(config, both, admins.target),
-                {mirror.target for mirror in seen.plan.mirrors},
+                {mirror.target for mirror in snapshot.plan.mirrors},
             ),
         }
-        told = asked_at_once(asks)
-    plan, gone = seen.plan, told.pop("gone")
-    plan = replace(plan, rights=told.pop("rights"))
+        answers = asked_at_once(asks)
+    plan, gone = snapshot.plan, answers.pop("gone")
+    plan = replace(plan, rights=answers.pop("rights"))
     piped = pipeline_notes(link, (mirror.source for mirror in plan.mirrors))
     piped += places_note(config, link)
-    notes = (*told["unfilled"], *told["blind"], *seen.odd, *piped, *told["backlog"], *told["kept"])
-    notes += told["protection"]
-    notes += facing_note(link, seen.source, admins.target.cluster_id())
-    notes += fewer_copies(_copies(seen))
+    notes = (
+        *answers["unfilled"],
+        *answers["blind"],
+        *snapshot.odd,
+        *piped,
+        *answers["backlog"],
+        *answers["kept"],
+    )
+    notes += answers["protection"]
+    notes += facing_note(link, snapshot.source, admins.target.cluster_id())
+    notes += fewer_copies(_copies(snapshot))
     publish, unread = groups.answer()
     notes += unread
     return replace(plan, notes=(*plan.notes, *notes), gone=gone, publish=publish)
@@ -119,16 +126,16 @@ def _publishing(config: Config, link: LinkConfig) -> tuple[tuple[Change, ...], t
         return (), (f"groups can't be looked at: {error}",)
 
 
-def _copies(seen: Seen) -> dict[TopicName, tuple[int, int]]:
+def _copies(snapshot: Seen) -> dict[TopicName, tuple[int, int]]:
     """Return the replicas of mirrors, there or to be created, and those of their sources."""
-    there = {name: topic.replication_factor for name, topic in seen.target.topics.items()}
-    there |= {each.target: each.replication_factor for each in seen.plan.create}
+    there = {name: topic.replication_factor for name, topic in snapshot.target.topics.items()}
+    there |= {new_topic.target: new_topic.replication_factor for new_topic in snapshot.plan.create}
     return {
         mirror.target: (
             there[mirror.target],
-            seen.source.topics[mirror.source].replication_factor,
+            snapshot.source.topics[mirror.source].replication_factor,
         )
-        for mirror in seen.plan.mirrors
+        for mirror in snapshot.plan.mirrors
         if mirror.target in there
     }
 
@@ -156,12 +163,12 @@ def _maps(both: LinkConnections, admins: Admins[Stored]) -> MapReader:
         return look.read()
 
 
-def _gone(both: LinkConnections, admins: Admins[Stored], seen: Seen) -> tuple[str, ...]:
+def _gone(both: LinkConnections, admins: Admins[Stored], snapshot: Seen) -> tuple[str, ...]:
     """Return what is gone at the source; its maps are read after its ends, so they are its own."""
     name = LinkName(both.link.name)
     return gone_lines(
-        seen.plan.mirrors,
-        seen.stored.starts,
+        snapshot.plan.mirrors,
+        snapshot.stored.starts,
         admins.source,
         admins.target,
         cache(lambda: _maps(both, admins)),
@@ -198,24 +205,24 @@ def with_pipelines(config: Config, link: LinkConfig, plan: TopicPlan) -> TopicPl
         Spark can't be started.
     """
     topics = topics_of_pipelines(link, (mirror.source for mirror in plan.mirrors))
-    used = [each for each in pipelines_of(link).values() if topics[each.name]]
+    used = [pipeline for pipeline in pipelines_of(link).values() if topics[pipeline.name]]
     if not used:
         return plan
-    if any(each.avro_steps for each in used):
+    if any(pipeline.avro_steps for pipeline in used):
         used = _with_schemas(config, link, used, topics)
     # Only here: it loads Arrow and PySpark.
     from heliostat.records.spark.frames import refused, refused_in_place
 
-    found = refused_in_place(used)
-    if of_rows := [each for each in used if not each.is_in_place]:
+    refusals = refused_in_place(used)
+    if of_rows := [pipeline for pipeline in used if not pipeline.is_in_place]:
         from heliostat.records.spark.trial import trial_session
 
         with trial_session(config.spark.conf) as session:
             begun_s = SystemClock().monotonic_s()
-            found |= refused(session, of_rows)
+            refusals |= refused(session, of_rows)
         checks_s = SystemClock().monotonic_s() - begun_s
         plan = replace(plan, notes=(*plan.notes, begins_note(config, len(of_rows), checks_s)))
-    lines = (f"{why}; not copied: {named(sorted(topics[name]))}" for name, why in found.items())
+    lines = (f"{why}; not copied: {named(sorted(topics[name]))}" for name, why in refusals.items())
     return replace(plan, pipelines=tuple(lines))
 
 
@@ -233,10 +240,10 @@ def _with_schemas(
     from heliostat.operate.trial import source_schemas, with_source_ids
 
     try:
-        source = source_schemas(config, link, {each for some in topics.values() for each in some})
+        source = source_schemas(config, link, {topic for some in topics.values() for topic in some})
     except (RegistryError, RegistryUnreachable, RegistryAnswerInvalid):
         return list(pipelines)
-    return [with_source_ids(source, each, topics[each.name]) for each in pipelines]
+    return [with_source_ids(source, pipeline, topics[pipeline.name]) for pipeline in pipelines]
 
 
 def not_copied(config: Config, link: LinkConfig) -> NotCopied:
@@ -255,9 +262,9 @@ def not_copied(config: Config, link: LinkConfig) -> NotCopied:
         both.admins({"stored": state.read}) as admins,
     ):
         stored = admins.answers["stored"]
-        seen = see(config, link, admins.source, admins.target, connections=both, stored=stored)
-    left_out = seen.plan.left_out
-    refused = {name: item.text() for name, item in seen.plan.refuse.items()}
-    if seen.stored.at_beginning is None:
+        snapshot = see(config, link, admins.source, admins.target, connections=both, stored=stored)
+    left_out = snapshot.plan.left_out
+    refused = {name: item.text() for name, item in snapshot.plan.refuse.items()}
+    if snapshot.stored.at_beginning is None:
         return NotCopied(would_refuse=refused, left_out=left_out)
     return NotCopied(refused, left_out=left_out)

@@ -105,7 +105,7 @@ def promote(
     why: str = "",
     within_s: float = ANSWERS_WITHIN_S,
     still_open: Mapping[TopicName, StillOpen] = MappingProxyType({}),
-    seen: Callable[[], SourceEnds] = dict,
+    read_source_ends: Callable[[], SourceEnds] = dict,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Promoted:
     """Give these topics' mirrors away; done again it changes nothing and returns the same.
@@ -118,7 +118,7 @@ def promote(
         How long the link's owner may take, before its leases are waited out instead.
     still_open
         Transactions that are open at the source, by its topics; kept with the promotion.
-    seen
+    read_source_ends
         Returns where the source's logs ended when they were last seen; called once nothing of the
         link can land any more.
     tell
@@ -153,16 +153,15 @@ def promote(
             let_in_again(link, desk.target)
         took_s["fence"] = time.monotonic() - began_s
         began_s = time.monotonic()
-        ends = ends_now(desk, link, records, seen())
+        ends = ends_now(desk, link, records, read_source_ends())
         promotions = [
-            each if each.ends is not None else replace(each, ends=ends[each.topic])
-            for each in wanted
+            row if row.ends is not None else replace(row, ends=ends[row.topic]) for row in wanted
         ]
         desk.book.write(promotions)
         took_s["ends"] = time.monotonic() - began_s
         began_s = time.monotonic()
-        left = {each.target for name, each in stored.mirrors.items() if name not in topics}
-        open_to_writers(link, desk.target, [each.target for each in records.values()], left)
+        left = {record.target for name, record in stored.mirrors.items() if name not in topics}
+        open_to_writers(link, desk.target, [record.target for record in records.values()], left)
         took_s["open"] = time.monotonic() - began_s
     return Promoted(tuple(promotions), fenced_by, took_s)
 
@@ -173,7 +172,7 @@ def _why_no_rule(
     """Keep the link out of its mirrors by rules; return why that can't be, empty: it is done."""
     if desk.reader.board.driver_at_ms is None:
         return "it has no driver"
-    mirrors = [each.target for each in records]
+    mirrors = [record.target for record in records]
     return shut_out(config, link, desk.target, desk.reader.board.driver, mirrors)
 
 
@@ -231,7 +230,7 @@ def ends_now(
     desk: WishDesk,
     link: LinkConfig,
     records: Mapping[TopicName, MirrorRecord],
-    seen: SourceEnds,
+    last_ends: SourceEnds,
 ) -> dict[TopicName, MirrorEnds]:
     """Read where the mirrors end now.
 
@@ -272,7 +271,7 @@ def ends_now(
                 record.source_id,
                 record.target_id,
                 _partitions(
-                    record, ends_of.get(record.target, {}), look.maps, copied.get(name), seen
+                    record, ends_of.get(record.target, {}), look.maps, copied.get(name), last_ends
                 )
                 if reported is None
                 else _merged(record, ends_of.get(record.target, {}), copied.get(name), reported),
@@ -307,7 +306,7 @@ def _partitions(
     ends: Mapping[TopicPartition, Offset],
     maps: MapReader,
     copied: CopiedTopic | None,
-    seen: SourceEnds,
+    last_ends: SourceEnds,
 ) -> dict[PartitionId, PartitionPromotion]:
     notes = copied_of(copied, id_text(record.source_id))
     partitions: dict[PartitionId, PartitionPromotion] = {}
@@ -319,7 +318,7 @@ def _partitions(
         note = notes.get(number)
         if note is not None and note.end == end:  # holes at the end were passed
             source_end = Offset(max(source_end, note.offset))
-        last = seen.get(TopicPartition(record.source, number))
+        last = last_ends.get(TopicPartition(record.source, number))
         if last is not None and last.end < source_end:  # copied after it was told last
             last = last._replace(end=source_end)
         partitions[number] = PartitionPromotion(source_end, end, _epoch(note), last)

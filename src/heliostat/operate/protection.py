@@ -55,7 +55,7 @@ def protection_notes(
     return (
         *(f"protect: {line}" for line in told(deny.rules - laid)),
         *((f"protect: {len(laid - deny.rules)} rules to lift",) if laid - deny.rules else ()),
-        *(_cannot(each) for each in (*missing, *deny.cannot)),
+        *(_cannot(obstacle) for obstacle in (*missing, *deny.cannot)),
     )
 
 

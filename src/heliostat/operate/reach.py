@@ -24,8 +24,8 @@ def require_answer(*clusters: ClusterConfig) -> None:
     ConnectionLost
         No broker of one of them answers within `ANSWER_WITHIN_S`.
     """
-    asked = [(each, SignsOfLife()) for each in clusters]
-    pending = [PendingAnswer(partial(_ask, *each), "reach") for each in asked]
+    asked = [(cluster_config, SignsOfLife()) for cluster_config in clusters]
+    pending = [PendingAnswer(partial(_ask, *pair), "reach") for pair in asked]
     for (cluster, signs), answer in zip(asked, pending, strict=True):
         try:
             answer.answer_while(partial(getattr, signs, "last_s"), ANSWER_WITHIN_S, ANSWER_MAX_S)

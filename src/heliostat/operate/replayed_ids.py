@@ -93,10 +93,10 @@ def check_ids(config: Config, link: LinkConfig, letters: Iterable[DeadLetter]) -
     ConnectionLost
         One of the clusters does not answer.
     """
-    framed = [each for each in letters if _may_have_ids(each)]
+    framed = [dead_letter for dead_letter in letters if _may_have_ids(dead_letter)]
     if not framed:
         return
-    ids = replayed_ids(config, link, {each.source.topic for each in framed})
+    ids = replayed_ids(config, link, {dead_letter.source.topic for dead_letter in framed})
     for letter in framed:
         number = ids.other_of(letter.source.topic, letter)
         if number is not None:
@@ -153,29 +153,36 @@ def replayed_ids(
     """
     if link.schemas.strategy == "off":
         return ReplayedIds(None, {})
-    seen = seen_registries(config, link, former)
-    there_already = None if former is None else seen.target.ids(seen.rules.naming.context)
-    found = frames_in(seen.source, {*seen.mirrors, *topics})
-    guids = seen.source.guids(seen.rules.source_context).values()
+    registries = seen_registries(config, link, former)
+    there_already = (
+        None if former is None else registries.target.ids(registries.rules.naming.context)
+    )
+    subject_frames = frames_in(registries.source, {*registries.mirrors, *topics})
+    guids = registries.source.guids(registries.rules.source_context).values()
     ids = SameIds(
         frozenset(
             (
                 *(
                     int(own)
-                    for own, there in seen.plan.ids.items()
+                    for own, there in registries.plan.ids.items()
                     if own == there and (there_already is None or there in there_already)
                 ),
-                *(guid_number(own) for own, there in seen.plan.guids.items() if own == there),
+                *(guid_number(own) for own, there in registries.plan.guids.items() if own == there),
             )
         ),
         frozenset(
-            (*seen.source.ids(seen.rules.source_context), *(guid_number(each) for each in guids))
+            (
+                *registries.source.ids(registries.rules.source_context),
+                *(guid_number(guid) for guid in guids),
+            )
         ),
         has_guids=bool(guids),
     )
     frames = {
         topic: frames_of(
-            link.schemas, topic, {topic: found.get(topic, NO_FRAMES) | decoded_of(link, topic)}
+            link.schemas,
+            topic,
+            {topic: subject_frames.get(topic, NO_FRAMES) | decoded_of(link, topic)},
         )
         for topic in topics
     }

@@ -72,9 +72,9 @@ class DecisionOptions:
 def _option_json(option: Option) -> dict[str, Any]:
     if option.effect is None:
         return {"possible": False, "why_not": option.why_not}
-    found = asdict(option.effect)
-    del found["choice"]
-    return {"possible": True, **found}
+    fields = asdict(option.effect)
+    del fields["choice"]
+    return {"possible": True, **fields}
 
 
 def explain(
@@ -151,15 +151,19 @@ def _own_records(
 
 
 def _at_position(
-    item: PendingDecision, found: Iterable[Facts], access: ClusterAccess
+    item: PendingDecision, all_facts: Iterable[Facts], access: ClusterAccess
 ) -> Iterable[Facts]:
     """Yield facts, with the lane's position if the cause depends on it."""
-    for facts in found:
+    for facts in all_facts:
         if facts.cause in AT_THE_LANES_POSITION and item.position is not None:
-            at = replace(facts, position=max(facts.position, item.position))
-            is_corrupt = at.cause is Cause.RECORD_CORRUPT
-            failing = look(access, at.source, at.position, at.cause) if is_corrupt else None
-            yield at if failing is None else replace(at, failing=failing.range)
+            lane_facts = replace(facts, position=max(facts.position, item.position))
+            is_corrupt = lane_facts.cause is Cause.RECORD_CORRUPT
+            failing = (
+                look(access, lane_facts.source, lane_facts.position, lane_facts.cause)
+                if is_corrupt
+                else None
+            )
+            yield lane_facts if failing is None else replace(lane_facts, failing=failing.range)
         else:
             yield facts
 

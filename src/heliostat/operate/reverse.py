@@ -89,14 +89,14 @@ def reverse(
         promotions = _promotions(clusters, link, topics)
         recreating = Recreating(config, clusters, link)
         looked = Look(clusters, link, back, recreating, tail)
-        seen = tuple(looked.topics(promotions))
+        returns = tuple(looked.topics(promotions))
         left = left_in_context(link)
-        reversal = Reversal(LinkName(link.name), LinkName(back.name), seen, open_subjects=left)
+        reversal = Reversal(LinkName(link.name), LinkName(back.name), returns, open_subjects=left)
         reversal = replace(reversal, groups=groups_beyond(clusters.target, reversal.ready))
-        done = [each for each in seen if each.state is ReturnState.DONE]
+        done = [topic for topic in returns if topic.state is ReturnState.DONE]
         if done and not dry_run and not reversal.ready:
             subjects = _open(config, link, clusters, done)
-            note(clusters, link, [promotions[each.topic] for each in done])
+            note(clusters, link, [promotions[topic.topic] for topic in done])
             return replace(reversal, open_subjects=(*left, *subjects))
         if dry_run or not reversal.ready or not agree(reversal):
             return reversal
@@ -105,13 +105,13 @@ def reverse(
             _refuse_changed(clusters, reversal.ready)
             groups = set_back(clusters.target, reversal.groups)
             ready = _made_anew(recreating, reversal.ready, promotions, ownership)
-            records = [each.record for each in ready if each.record is not None]
+            records = [topic.record for topic in ready if topic.record is not None]
             ownership.hold(OWN_LASTS_S)
             stamp = Stamp(first_generation(ownership.claim_number), 0)
             write(clusters, link, state, ready, stamp)
-            let_go(state, records, other_claims_of(clusters, (each.target for each in records)))
+            let_go(state, records, other_claims_of(clusters, (record.target for record in records)))
             subjects = _open(config, link, clusters, [*done, *ready])
-        note(clusters, link, [promotions[each.topic] for each in (*done, *reversal.ready)])
+        note(clusters, link, [promotions[topic.topic] for topic in (*done, *reversal.ready)])
         subjects = *left, *subjects
         return replace(reversal, groups=groups, open_subjects=subjects, is_written=True)
 
@@ -132,20 +132,20 @@ def _open(
     config: Config, link: LinkConfig, clusters: LinkClusters, topics: Collection[TopicReturn]
 ) -> tuple[str, ...]:
     """Let the link that leads back write; return lines about subjects that stay open."""
-    open_source(config, link, clusters, [each.topic for each in topics])
+    open_source(config, link, clusters, [topic.topic for topic in topics])
     return close_to_producers(config, clusters.link, clusters, topics)
 
 
 def _refuse_changed(clusters: LinkClusters, topics: Collection[TopicReturn]) -> None:
     """Refuse if a topic that stays has other records, or is another one, than when it was seen."""
-    stay = [each for each in topics if each.recreation is None]
+    stay = [topic for topic in topics if topic.recreation is None]
     refuse_moved(
         clusters.target,
-        [each.record for each in stay if each.record is not None],
+        [topic.record for topic in stay if topic.record is not None],
         {
-            TopicPartition(each.topic, part.partition): part.old_end
-            for each in stay
-            for part in each.partitions
+            TopicPartition(topic.topic, part.partition): part.old_end
+            for topic in stay
+            for part in topic.partitions
         },
     )
 
@@ -158,15 +158,15 @@ def _made_anew(
 ) -> list[TopicReturn]:
     """Make topics anew that are to be; return all, with the ids that they have now."""
     rows = [
-        replace(promotions[each.topic], recreation=each.recreation)
-        for each in topics
-        if each.recreation is not None
+        replace(promotions[topic_return.topic], recreation=topic_return.recreation)
+        for topic_return in topics
+        if topic_return.recreation is not None
     ]
     if not rows:
         return list(topics)
     ownership.hold(OWN_LASTS_S)
     recreating.note(rows)
-    ready = {each.topic: each for each in topics}
+    ready = {topic_return.topic: topic_return for topic_return in topics}
     for row in rows:
         ownership.hold(OWN_LASTS_S)
         topic = ready[row.topic]
@@ -208,7 +208,9 @@ def _promotions(
             raise Refused(
                 f"{topic} was not promoted", hint="`heliostat switch` and `failover` promote"
             )
-    chosen = {name: each for name, each in promotions.items() if not topics or name in topics}
+    chosen = {
+        name: promotion for name, promotion in promotions.items() if not topics or name in topics
+    }
     if not chosen:
         raise Refused(
             f"no mirror of link {link.name} was promoted",

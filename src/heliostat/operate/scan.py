@@ -163,9 +163,9 @@ class _Scan:
         took_s = time.monotonic() - began_s
         rates: dict[TopicName, float] = defaultdict(float)
         for partition in self._partitions:
-            one, other = before.get(partition), after.get(partition)
-            if isinstance(one, ListedOffset) and isinstance(other, ListedOffset):
-                rates[partition.topic] += (other.offset - one.offset) / took_s
+            earlier, other = before.get(partition), after.get(partition)
+            if isinstance(earlier, ListedOffset) and isinstance(other, ListedOffset):
+                rates[partition.topic] += (other.offset - earlier.offset) / took_s
         return rates
 
     def _topic(
@@ -188,7 +188,11 @@ class _Scan:
             None if rate is None or size is None else rate * size / max(records or 0, 1),
             {} if isinstance(configs, BrokerError) else _settings(configs),
             sum(part.leader is None for part in info.partitions),
-            sum(len(opened[each]) for each in own if isinstance(opened.get(each), tuple)),
+            sum(
+                len(opened[partition])
+                for partition in own
+                if isinstance(opened.get(partition), tuple)
+            ),
         )
 
     def _groups(self) -> tuple[ScannedGroup, ...]:
@@ -263,4 +267,8 @@ def _quotas(quotas: Quotas | None) -> dict[str, dict[str, float]] | None:
 
 
 def _users(credentials: frozenset[ScramCredential] | None) -> tuple[str, ...] | None:
-    return None if credentials is None else tuple(sorted({each.user for each in credentials}))
+    return (
+        None
+        if credentials is None
+        else tuple(sorted({credential.user for credential in credentials}))
+    )

@@ -117,8 +117,8 @@ class ScannedCluster:
     @property
     def mirrored(self) -> tuple[ScannedTopic, ...]:
         """Topics that a link may mirror, the largest first."""
-        own = [each for each in self.topics if each.is_mirrored]
-        return tuple(sorted(own, key=lambda each: (-(each.bytes or 0), each.name)))
+        own = [topic for topic in self.topics if topic.is_mirrored]
+        return tuple(sorted(own, key=lambda topic: (-(topic.bytes or 0), topic.name)))
 
     def to_json(self) -> dict[str, Any]:
         """Return it for `--json`."""
@@ -127,7 +127,7 @@ class ScannedCluster:
 
 def cares(topics: Collection[ScannedTopic], groups: Iterable[ScannedGroup]) -> tuple[Care, ...]:
     """Return what can't move, or needs care."""
-    own = [each for each in topics if each.is_mirrored]
+    own = [topic for topic in topics if topic.is_mirrored]
     return tuple(
         care for care in (*_of_topics(own), *_of_names(topics), *_of_groups(groups)) if care.items
     )
@@ -135,31 +135,31 @@ def cares(topics: Collection[ScannedTopic], groups: Iterable[ScannedGroup]) -> t
 
 def _of_topics(topics: Collection[ScannedTopic]) -> Iterator[Care]:
     def named(holds: Iterable[bool]) -> tuple[str, ...]:
-        return tuple(each.name for each, is_one in zip(topics, holds, strict=True) if is_one)
+        return tuple(topic.name for topic, is_one in zip(topics, holds, strict=True) if is_one)
 
     yield Care(
         "COMPACTED",
         "compacted, so offsets have holes: mirrors have the source's offsets with topics.offsets: "
         "exact, else a map; tombstones go after delete.retention.ms, so copy within it",
-        named(each.is_compacted for each in topics),
+        named(topic.is_compacted for topic in topics),
     )
     yield Care(
         "OPEN_TRANSACTIONS",
         "transactions are open now: records behind them are copied when they end",
-        named(each.open_transactions > 0 for each in topics),
+        named(topic.open_transactions > 0 for topic in topics),
     )
     yield Care(
         "TIERED",
         "with remote storage: what is there is read through brokers, more slowly; mirrors have "
         "none unless their cluster sets it",
-        named(each.settings.get("remote.storage.enable") == "true" for each in topics),
+        named(topic.settings.get("remote.storage.enable") == "true" for topic in topics),
     )
     yield Care(
         "LOG_APPEND_TIME",
         "stamped by brokers (LogAppendTime): mirrors keep those stamps, with CreateTime",
-        named(each.settings.get("message.timestamp.type") == "LogAppendTime" for each in topics),
+        named(topic.settings.get("message.timestamp.type") == "LogAppendTime" for topic in topics),
     )
-    sizes = [int(each.settings.get(MESSAGE_BYTES, 0)) for each in topics]
+    sizes = [int(topic.settings.get(MESSAGE_BYTES, 0)) for topic in topics]
     yield Care(
         "LARGE_MESSAGES",
         "batches above Kafka's default of 1 MB: mirrors get the same limit; brokers of the target "
@@ -175,24 +175,24 @@ def _of_topics(topics: Collection[ScannedTopic]) -> Iterator[Care]:
     yield Care(
         "SHORT_RETENTION",
         "kept for less than an hour: a link that stops for as long loses records",
-        named(0 <= int(each.settings.get("retention.ms", -1)) < SHORT_MS for each in topics),
+        named(0 <= int(topic.settings.get("retention.ms", -1)) < SHORT_MS for topic in topics),
     )
     yield Care(
         "NO_LEADER",
         "partitions without a leader: they can't be read now",
-        named(each.without_leader > 0 for each in topics),
+        named(topic.without_leader > 0 for topic in topics),
     )
 
 
 def _of_names(topics: Iterable[ScannedTopic]) -> Iterator[Care]:
     by_metric: dict[str, list[str]] = defaultdict(list)
     internal, both = [], []
-    for each in topics:
-        by_metric[metric_name(each.name)].append(each.name)
-        if not each.is_mirrored:
-            internal.append(each.name)
-        elif "." in each.name and "_" in each.name:
-            both.append(each.name)
+    for topic in topics:
+        by_metric[metric_name(topic.name)].append(topic.name)
+        if not topic.is_mirrored:
+            internal.append(topic.name)
+        elif "." in topic.name and "_" in topic.name:
+            both.append(topic.name)
     clashes = tuple(" = ".join(names) for names in by_metric.values() if names[1:])
     yield Care("NAME_COLLISION", "names that differ only in . and _, which Kafka refuses", clashes)
     yield Care(
@@ -209,10 +209,10 @@ def _of_groups(groups: Iterable[ScannedGroup]) -> Iterator[Care]:
     yield Care(
         "SHARE_GROUPS",
         "share groups: no request reads what they have acknowledged, so they begin anew",
-        tuple(each.group for each in groups if each.kind == SHARE_KIND),
+        tuple(group.group for group in groups if group.kind == SHARE_KIND),
     )
     yield Care(
         "STREAMS_GROUPS",
         "groups of Kafka Streams: their changelogs and repartition topics must move along",
-        tuple(each.group for each in groups if each.kind == STREAMS_KIND),
+        tuple(group.group for group in groups if group.kind == STREAMS_KIND),
     )

@@ -49,7 +49,7 @@ class LinkSchemas:
         """Whether all that the link mirrors is at the target, and what its pipelines make of it."""
         settled = (SchemaState.MIRRORED, SchemaState.MAPPED, SchemaState.LEFT_OUT)
         is_settled = all(row.state in settled for row in self.rows)
-        is_derived = all(each.target_id is not None for each in self.derived)
+        is_derived = all(schema.target_id is not None for schema in self.derived)
         return not self.plan.actions and is_settled and is_derived
 
     def to_json(self) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class LinkSchemas:
             "strategy": self.strategy,
             "in_sync": self.in_sync,
             "versions": [row_json(row) for row in self.rows],
-            "derived": [each.to_json() for each in self.derived],
+            "derived": [schema.to_json() for schema in self.derived],
             "notes": list(self.plan.notes),
         }
 
@@ -95,15 +95,15 @@ def link_schemas(config: Config, link_name: str | None) -> list[LinkSchemas]:
 
 def _link_schemas(config: Config, link: LinkConfig) -> LinkSchemas:
     with registries_of(config, link) as (source, target):
-        seen = _look(config, link, source, target)
-        derived = derived_schemas(link, seen.mirrors, seen.content, target)
+        snapshot = _look(config, link, source, target)
+        derived = derived_schemas(link, snapshot.mirrors, snapshot.content, target)
     return LinkSchemas(
-        LinkName(link.name), seen.rules.strategy.value, seen.rows, seen.plan, derived
+        LinkName(link.name), snapshot.rules.strategy.value, snapshot.rows, snapshot.plan, derived
     )
 
 
 def _with_schemas(config: Config, link_name: str | None) -> Iterator[LinkConfig]:
-    return (each for each in links_of(config, link_name) if each.schemas.strategy != "off")
+    return (link for link in links_of(config, link_name) if link.schemas.strategy != "off")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +129,11 @@ def verify_schemas(config: Config, link_name: str | None) -> Iterator[LinkVerifi
     """
     for link in _with_schemas(config, link_name):
         with registries_of(config, link) as (source, target):
-            seen = _look(config, link, source, target)
-            found = tuple(verify_ids(seen.plan.ids, source, target, seen.rules))
+            snapshot = _look(config, link, source, target)
+            differences = tuple(verify_ids(snapshot.plan.ids, source, target, snapshot.rules))
         gone = (SchemaState.MISSING, SchemaState.REFUSED)
-        missing = tuple(row for row in seen.rows if row.state in gone)
-        yield LinkVerified(LinkName(link.name), len(seen.plan.ids), found, missing)
+        missing = tuple(row for row in snapshot.rows if row.state in gone)
+        yield LinkVerified(LinkName(link.name), len(snapshot.plan.ids), differences, missing)
 
 
 class SeenRegistries(NamedTuple):
@@ -185,30 +185,32 @@ def mirrored_ids(config: Config, link: LinkConfig) -> MirroredIds:
         One of the clusters does not answer.
     """
     there, content, mirrors, rules, plan = seen_registries(config, link)
-    found = frames_in(there, mirrors)
+    subject_frames = frames_in(there, mirrors)
     frames = {
-        topic: frames_of(link.schemas, topic, found) & ~changed_schemas_of(link, topic)
+        topic: frames_of(link.schemas, topic, subject_frames) & ~changed_schemas_of(link, topic)
         for topic in mirrors
     }
     return MirroredIds.of(
         {int(own): int(at_target) for own, at_target in plan.ids.items()},
         _alike(content.ids(rules.naming.context), plan.ids.values()),
-        keys=(topic for topic, each in frames.items() if SchemaFrames.KEYS in each),
-        values=(topic for topic, each in frames.items() if SchemaFrames.VALUES in each),
-        headers=(topic for topic, each in frames.items() if each),
+        keys=(topic for topic, topic_frames in frames.items() if SchemaFrames.KEYS in topic_frames),
+        values=(
+            topic for topic, topic_frames in frames.items() if SchemaFrames.VALUES in topic_frames
+        ),
+        headers=(topic for topic, topic_frames in frames.items() if topic_frames),
         guids=plan.guids,
     )
 
 
 def _alike(content: Mapping[SchemaId, Schema], used: Iterable[SchemaId]) -> dict[int, int]:
     """Return ids that mean the same as another one, and that: one that is used, if any is."""
-    standing = {fingerprint_alone(content[each]): each for each in used}
-    found: dict[int, int] = {}
-    for each, schema in sorted(content.items(), key=lambda item: item[0]):
-        other = standing.setdefault(fingerprint_alone(schema), each)
-        if other != each:
-            found[each] = other
-    return found
+    standing = {fingerprint_alone(content[used_id]): used_id for used_id in used}
+    same_ids: dict[int, int] = {}
+    for schema_id, schema in sorted(content.items(), key=lambda item: item[0]):
+        other = standing.setdefault(fingerprint_alone(schema), schema_id)
+        if other != schema_id:
+            same_ids[schema_id] = other
+    return same_ids
 
 
 class _Seen(NamedTuple):
@@ -237,10 +239,10 @@ def _topics(
         ClusterAdmin(config.clusters[link.source].access()) as source,
         ClusterAdmin(config.clusters[link.target].access()) as target,
     ):
-        seen = see(config, link, source, target)
-    mirrors = {name: record.target for name, record in seen.stored.mirrors.items()}
-    mirrors |= {mirror.source: mirror.target for mirror in seen.plan.mirrors}
-    return mirrors, seen.source.names
+        snapshot = see(config, link, source, target)
+    mirrors = {name: record.target for name, record in snapshot.stored.mirrors.items()}
+    mirrors |= {mirror.source: mirror.target for mirror in snapshot.plan.mirrors}
+    return mirrors, snapshot.source.names
 
 
 @contextmanager
@@ -250,5 +252,5 @@ def registries_of(config: Config, link: LinkConfig) -> Iterator[tuple[HttpRegist
     target = config.clusters[link.target].registry_access()
     assert source is not None, "the configuration's checks"
     assert target is not None, "the configuration's checks"
-    with HttpRegistry(source) as one, HttpRegistry(target) as other:
-        yield one, other
+    with HttpRegistry(source) as source_registry, HttpRegistry(target) as other:
+        yield source_registry, other

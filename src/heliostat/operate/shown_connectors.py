@@ -119,8 +119,8 @@ class ShownConnectors:
         stored = self.stored()
         derived = links_of(stored.values(), self.file())
         shown = {
-            name: Shown(each, self._view(each, derived), is_declared=False)
-            for name, each in stored.items()
+            name: Shown(connector, self._view(connector, derived), is_declared=False)
+            for name, connector in stored.items()
         }
         for name, link in self.links.known().items():
             if name not in derived.links and name not in shown:
@@ -132,8 +132,8 @@ class ShownConnectors:
         """Return what the file says, with the names of all links that are no connector's."""
         file = self.file()
         derived = links_of(self.stored().values(), file)
-        known = self.links.known().items()
-        others = {name: link for name, link in known if name not in derived.links}
+        link_configs = self.links.known().items()
+        others = {name: link for name, link in link_configs if name not in derived.links}
         return with_names(file, others, self.copies())
 
     def copies(self) -> Copies:
@@ -148,10 +148,10 @@ class ShownConnectors:
         NoSuchConnector
             There is none of that name.
         """
-        found = self.all().get(name)
-        if found is None:
+        connector = self.all().get(name)
+        if connector is None:
             raise NoSuchConnector(name)
-        return found
+        return connector
 
     def offsets(self, name: str) -> list[dict[str, Any]]:
         """Return what of a link was copied; the others keep no offsets."""
@@ -219,16 +219,16 @@ class ShownConnectors:
         status = self.links.status(link)
         problems = [] if status is None else status.problems
         return [
-            Place(TopicName(each.source), PartitionId(each.partition))
-            for each in problems
-            if each.is_stopped
+            Place(TopicName(problem.source), PartitionId(problem.partition))
+            for problem in problems
+            if problem.is_stopped
         ]
 
     def target(self, link: LinkName) -> str:
         """Return the alias of a link's target."""
-        known = self.links.known().get(link)
-        if known is not None:
-            return known.target
+        link_config = self.links.known().get(link)
+        if link_config is not None:
+            return link_config.target
         stored = self.stored()
         return str(links_of(stored.values(), self.file()).links[link]["target"])
 

@@ -56,7 +56,7 @@ def why_not(
         if principal != ours and cluster.authorizer().super_users is None:
             return f"brokers do not show whether {principal} is a super user"
         deny = can_fence(cluster, [principal], mirrors, viewer=ours)
-    return "; ".join(each.text() for each in deny.cannot)
+    return "; ".join(obstacle.text() for obstacle in deny.cannot)
 
 
 def shut_out(
@@ -95,7 +95,10 @@ def _shut_out(
     fence = Fence(cluster, book, purpose, SystemClock())
     deny = can_fence(cluster, [principal], mirrors, viewer=ours, ours=fence.laid)
     if deny.cannot or not deny.rules:
-        return "; ".join(each.text() for each in deny.cannot) or "no rule of ours would deny it"
+        return (
+            "; ".join(obstacle.text() for obstacle in deny.cannot)
+            or "no rule of ours would deny it"
+        )
     standing = fence.put_up(deny.rules, SHOWN_WITHIN_S)
     if not standing.is_whole:
         return standing.text()

@@ -133,12 +133,12 @@ def skip(
     with wish_desk(config, link) as desk:
         stop = _require_stopped(desk)
         with _look(config, link, desk) as look:
-            found = Skipped(desk.link, tuple(look.items(wanted, by)), dry_run)
-            if found.rows and not dry_run:
+            skipped = Skipped(desk.link, tuple(look.items(wanted, by)), dry_run)
+            if skipped.rows and not dry_run:
                 look.ledger.ensure(link.state.replication_factor)
-                look.ledger.record(found.rows)
+                look.ledger.record(skipped.rows)
                 _require_still(desk, stop)
-            return found
+            return skipped
 
 
 def _require_stopped(desk: WishDesk) -> Wish:
@@ -198,10 +198,10 @@ class _Look:
 
     def _item(self, standing: Standing, to: Offset, by: str) -> PartitionSkip:
         source, position = standing.facts.source, standing.at_position().position
-        found = skip_effect(standing, to)
-        if found is None:
+        outcome = skip_effect(standing, to)
+        if outcome is None:
             return PartitionSkip(source, position, to)
-        facts, effect = found
+        facts, effect = outcome
         row = decided_row(facts, effect, f"user {by}", standing.record, self.at_ms)
         return PartitionSkip(source, position, to, row, effect.consumers)
 
@@ -240,7 +240,7 @@ class _Look:
         starts = self.stored.starts.get(topic, NO_STARTS)
         configs = self.source.describe_configs([topic], ["cleanup.policy"])[topic]
         copied, jumps = self.ledger.copied.get(topic), self.ledger.jumps()
-        found = gather(
+        all_facts = gather(
             self.source,
             self.target,
             asks_of(record, places, starts.offsets, configs),
@@ -251,10 +251,10 @@ class _Look:
             fills=self.link.topics.offsets == "exact",
             cause=Cause.SKIPPED,
         )
-        _require_all(topic, places, found)
+        _require_all(topic, places, all_facts)
         notes = copied_of(copied, id_text(record.source_id))
-        sequences = self._last_sequences([facts.target for facts in found])
-        for facts in found:
+        sequences = self._last_sequences([facts.target for facts in all_facts])
+        for facts in all_facts:
             number = facts.source.partition
             yield Standing(
                 facts,
@@ -278,10 +278,10 @@ class _Look:
 
 
 def _require_all(
-    topic: TopicName, places: Mapping[PartitionId, Offset], found: list[Facts]
+    topic: TopicName, places: Mapping[PartitionId, Offset], all_facts: list[Facts]
 ) -> None:
     """Refuse where not all partitions could be looked at."""
-    missing = places.keys() - {facts.source.partition for facts in found}
+    missing = places.keys() - {facts.source.partition for facts in all_facts}
     if missing:
         raise Refused(
             f"{TopicPartition(topic, min(missing))} can't be looked at: a leader of it does not "

@@ -47,11 +47,11 @@ def link_statuses(config: Config, link_name: str | None = None) -> list[LinkStat
     ConnectionLost
         A target does not answer.
     """
-    found = statuses_apart(config, link_name)
-    for _, error in found:
+    answers = statuses_apart(config, link_name)
+    for _, error in answers:
         if error is not None:
             raise error
-    return [status for status, _ in found]
+    return [status for status, _ in answers]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ def _hung(cluster: ClusterConfig, signs: SignsOfLife) -> ConnectionLost | None:
             target.metadata([])
         except ConnectionLost as error:
             dead = error
-        hung = ", ".join(str(each) for each in target.silent(PROBE_S))
+        hung = ", ".join(str(broker) for broker in target.silent(PROBE_S))
     if not hung:
         return dead
     return ConnectionLost(
@@ -195,11 +195,11 @@ def _status(config: Config, link: LinkConfig) -> _Seen:
     clock, lent = SystemClock(), LentClusters(target.access(), DialSettings("heliostat-status"))
     with closing(lent), closing(LinkState(link, lent)) as state:
         stops = PendingAnswer(state.read_stops, f"{name} stops")
-        heard = last_heard(name, lent, clock)
-        board, now_ms = heard or (StatusBoard(name), clock.wall_ms())
+        last_report = last_heard(name, lent, clock)
+        board, now_ms = last_report or (StatusBoard(name), clock.wall_ms())
         if board.driver_at_ms is None or board.status(now_ms).state in NO_DRIVER:
             board.know_remembered(remembered_of(name, lent))
-        if heard is None:
+        if last_report is None:
             return _Seen(board, now_ms, NO_ENDS)
         board.know_stops(stops.answer())
         if board.status(now_ms).state == "silent":

@@ -79,17 +79,17 @@ class LinkModes:
             "dry_run": self.dry_run,
             "is_done": self.is_done,
             "changed": [
-                {"scope": each.scope, "was": each.was.value, "now": each.now.value}
-                for each in self.plan.changes
+                {"scope": change.scope, "was": change.was.value, "now": change.now.value}
+                for change in self.plan.changes
             ],
             "kept": [
                 {
-                    "scope": each.scope,
-                    "mode": each.mode.value,
-                    "reason": each.reason,
-                    "hint": each.hint,
+                    "scope": kept_mode.scope,
+                    "mode": kept_mode.mode.value,
+                    "reason": kept_mode.reason,
+                    "hint": kept_mode.hint,
                 }
-                for each in self.plan.kept
+                for kept_mode in self.plan.kept
             ],
             "notes": list(self.plan.notes),
         }
@@ -154,7 +154,9 @@ def _at_target(
         stored = state.read()
         records = dict(stored.mirrors)
         if is_opened:
-            former = {name: each.record for name, each in stored.promoted.items() if each.record}
+            former = {
+                name: mirror.record for name, mirror in stored.promoted.items() if mirror.record
+            }
             records = former | records
         return {name: row.target for name, row in records.items()}, admin.describe_topics()
 
@@ -208,11 +210,11 @@ def subjects_of(
     Those that are named after its mirrors, under either name; those that are named after no topic
     of the target and that it selects; and what their schemas refer to.
     """
-    renamed = {each: each for each in mirrors.values()}
+    renamed = {mirror: mirror for mirror in mirrors.values()}
     selected: set[Subject] = set()
     for names in (mirrors, renamed):
         selected |= rules_of(link, names, topics)(content).selected or frozenset()
-    named = {each for each in selected if split_subject(each)[0] == DEFAULT_CONTEXT}
+    named = {subject for subject in selected if split_subject(subject)[0] == DEFAULT_CONTEXT}
     return with_references(content, named)
 
 
@@ -225,13 +227,13 @@ def change_modes(plan: OpeningPlan, target: Registry) -> OpeningPlan:
         The registry does not answer, or refuses otherwise; the next call goes on from there.
     """
     changed, kept = list[ModeChange](), list(plan.kept)
-    for each in plan.changes:
+    for change in plan.changes:
         try:
-            target.ask(calls.set_mode(each.now, each.scope, force=True))
+            target.ask(calls.set_mode(change.now, change.scope, force=True))
         except RegistryError as error:
             if error.registry_code != error_codes.OPERATION_NOT_PERMITTED:
                 raise
-            kept.append(NotChanged(each.scope, each.was, error.text, _REFUSED_HINT))
+            kept.append(NotChanged(change.scope, change.was, error.text, _REFUSED_HINT))
         else:
-            changed.append(each)
+            changed.append(change)
     return replace(plan, changes=tuple(changed), kept=tuple(kept))

@@ -147,7 +147,7 @@ def switch(
         order = Order(config, link, run.topics, *about)
         with _desk(wish, order) as asked:
             conductor = Conductor(
-                asked, run, options, save=runs.save, told=told, is_resumed=is_resumed
+                asked, run, options, save=runs.save, on_change=told, is_resumed=is_resumed
             )
             if not wish.goes_back:
                 return conductor.go()

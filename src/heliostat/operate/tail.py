@@ -167,7 +167,7 @@ class TailDesk:
 
             def looked(pair: BothReaders, some: Sequence[LostMirror]) -> list[TailPartition]:
                 look = TailLook(pair)
-                return [look.partition(each, _note(each, notes), sample) for each in some]
+                return [look.partition(mirror, _note(mirror, notes), sample) for mirror in some]
 
             return list(readers.each(self.mirrors, looked))
 
@@ -187,8 +187,8 @@ class TailDesk:
         ------
         As `heliostat.rescue.source_rest.require_rest`.
         """
-        partitions = [each.source for each in self.mirrors]
-        topics = {each.topic for each in partitions}
+        partitions = [mirror.source for mirror in self.mirrors]
+        topics = {partition.topic for partition in partitions}
         target = self.config.clusters[self.link.target].access()
         fence = SourceFence(self.config, self.link, self.source, target, RESCUE).put_up(topics)
         is_closed = fence.is_closed and fence.is_whole
@@ -262,12 +262,14 @@ def tail_desk(
         ends = {topic: promotion.ends for topic, promotion in promoted.items()}
         sides = TopicsAtBothSides(at_source, at_target, maps, views_of)
         mirrors, why_not = sides.mirrors(
-            {topic: each for topic, each in ends.items() if each is not None},
+            {topic: mirror_ends for topic, mirror_ends in ends.items() if mirror_ends is not None},
             _former_mirrors(config, link),
             by,
         )
         cluster = at_source.cluster_id()
-        strange = {each.source_cluster for each in ends.values() if each} - {cluster}
+        strange = {mirror_ends.source_cluster for mirror_ends in ends.values() if mirror_ends} - {
+            cluster
+        }
         if strange:
             raise Refused(
                 f"{link.source} is the cluster {cluster}, the mirrors were of {strange.pop()}",
@@ -331,7 +333,7 @@ def report_of(desk: TailDesk, tails: Sequence[TailPartition]) -> TailReport:
             or row.dropped
         ),
         desk.why_not,
-        tuple(open_producers(desk.source, [each.source for each in desk.mirrors])),
+        tuple(open_producers(desk.source, [mirror.source for mirror in desk.mirrors])),
         len(rows),
     )
 

@@ -43,24 +43,29 @@ def open_translator(
     with (
         closing(LentClusters(access, DialSettings(CLIENT_ID))) as clusters,
         closing(MergedSite(clusters)) as site,
-        site.look({one.target.topic for one in mirrors.partitions}) as seen,
+        site.look({partition.target.topic for partition in mirrors.partitions}) as site_look,
     ):
-        yield OffsetTranslator(mirrors, _merged(LinkName(link.name), mirrors, seen))
+        yield OffsetTranslator(mirrors, _merged(LinkName(link.name), mirrors, site_look))
 
 
 def _merged(
-    link: LinkName, mirrors: TranslatedMirrors, seen: SiteLook
+    link: LinkName, mirrors: TranslatedMirrors, site_look: SiteLook
 ) -> dict[TopicPartition, MergedPartition]:
     """Return the merged partitions, by source partition.
 
     Those of which nothing can be told leave `mirrors`.
     """
-    found: dict[TopicPartition, MergedPartition] = {}
-    for one in list(mirrors.partitions):
-        crossing, log = seen.of_link(link, one.target), seen.logs.get(one.target)
+    merged: dict[TopicPartition, MergedPartition] = {}
+    for partition in list(mirrors.partitions):
+        crossing, log = (
+            site_look.of_link(link, partition.target),
+            site_look.logs.get(partition.target),
+        )
         if isinstance(crossing, Crossing) and log is not None:
-            found[one.source] = MergedPartition(one, crossing, log.start, log.end)
+            merged[partition.source] = MergedPartition(partition, crossing, log.start, log.end)
         else:
-            mirrors.partitions.remove(one)
-            mirrors.not_known[one.target] = crossing if isinstance(crossing, str) else NO_LEADER
-    return found
+            mirrors.partitions.remove(partition)
+            mirrors.not_known[partition.target] = (
+                crossing if isinstance(crossing, str) else NO_LEADER
+            )
+    return merged

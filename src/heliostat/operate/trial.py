@@ -34,7 +34,7 @@ class Trial:
     @property
     def failed(self) -> list[TriedRecord]:
         """Those at which it fails."""
-        return [each for each in self.records if each.error]
+        return [record for record in self.records if record.error]
 
 
 class Trials:
@@ -90,7 +90,7 @@ class Trials:
         from heliostat.records.rows.to_rows import rows_of
 
         cluster, chunks = chunks_of(config, link, topic, source)
-        tables = [pa.Table.from_batches([rows_of(each)]) for each in chunks]
+        tables = [pa.Table.from_batches([rows_of(chunk)]) for chunk in chunks]
         pipeline = pipelines_of(link)[name].from_cluster(cluster)
         if pipeline.avro_steps:
             source_of = source_schemas(config, link, [topic])
@@ -101,10 +101,10 @@ class Trials:
 
             for why in refused_in_place([pipeline]).values():
                 raise PipelineRefused(why)
-            found = [each for chunk in chunks for each in tried_in_place(pipeline, chunk)]
+            records = [record for chunk in chunks for record in tried_in_place(pipeline, chunk)]
         else:
-            found = self._in_spark(config, pipeline, tables)
-        return Trial(topic, name, list(_readable(pipeline, found)))
+            records = self._in_spark(config, pipeline, tables)
+        return Trial(topic, name, list(_readable(pipeline, records)))
 
     def _in_spark(
         self, config: Config, pipeline: Pipeline, tables: Sequence[pa.Table]
@@ -118,7 +118,7 @@ class Trials:
         some = [table for table in tables if table.num_rows]
         if not some:
             check_runs(self._session, pipeline)
-        return [each for table in some for each in tried(self._session, pipeline, table)]
+        return [record for table in some for record in tried(self._session, pipeline, table)]
 
 
 def try_pipeline(
@@ -156,13 +156,15 @@ def with_source_ids(
     from heliostat.records.avro.frames import ids_in
     from heliostat.schemas.registry.values import SchemaId
 
-    found = {}
+    schemas = {}
     for step in pipeline.avro_steps:
-        wanted = frozenset(each for table in tables for each in ids_in(table[step.column]))
-        found[step.column], _ = source.of_step(
+        wanted = frozenset(
+            schema_id for table in tables for schema_id in ids_in(table[step.column])
+        )
+        schemas[step.column], _ = source.of_step(
             step, topics, wanted, lambda _, schema, __: SchemaId(schema.schema_id)
         )
-    return pipeline.with_schemas(found)
+    return pipeline.with_schemas(schemas)
 
 
 def _readable(pipeline: Pipeline, records: list[TriedRecord]) -> Iterator[TriedRecord]:
@@ -173,11 +175,11 @@ def _readable(pipeline: Pipeline, records: list[TriedRecord]) -> Iterator[TriedR
     from heliostat.records.avro.shown import Shown
 
     shown = {step.column: Shown(step) for step in pipeline.avro_steps}
-    for each in records:
-        before, after = dict(each.before), None if each.after is None else dict(each.after)
+    for record in records:
+        before, after = dict(record.before), None if record.after is None else dict(record.after)
         for column, views in shown.items():
             if before[column] is not None:
                 before[column] = views.before(before[column])
             if after is not None and after[column] is not None:
                 after[column] = views.after(after[column])
-        yield replace(each, before=before, after=after)
+        yield replace(record, before=before, after=after)

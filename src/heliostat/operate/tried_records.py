@@ -56,15 +56,15 @@ def chunks_of(
 
     access = config.clusters[link.source].access()
     with LogReader(access, Isolation.READ_COMMITTED) as reader:
-        found = list(_last(reader, link, topic, source.count))
-        return ClusterId(reader.cluster_id), found
+        chunks = list(_last(reader, link, topic, source.count))
+        return ClusterId(reader.cluster_id), chunks
 
 
 def _made_up(topic: TopicName, source: MadeUp) -> Iterator[Chunk]:
     from heliostat.records.rows.to_rows import Chunk
 
     now_ms = time.time_ns() // 1_000_000
-    records = [NewRecord(source.key, each, now_ms, source.headers) for each in source.values]
+    records = [NewRecord(source.key, value, now_ms, source.headers) for value in source.values]
     if records:
         yield Chunk(0, TopicPartition(topic, PartitionId(0)), encode_batch(records))
 
@@ -77,16 +77,16 @@ def _last(reader: LogReader, link: LinkConfig, topic: TopicName, count: int) -> 
     view = reader.topics([topic]).get(topic)
     if view is None:
         raise Refused(f"topic {topic} is not at {link.source}, or can't be described there")
-    partitions = [TopicPartition(topic, PartitionId(each)) for each in sorted(view.leaders)]
-    for one, bounds in reader.bounds(partitions).items():
+    partitions = [TopicPartition(topic, PartitionId(number)) for number in sorted(view.leaders)]
+    for partition, bounds in reader.bounds(partitions).items():
         position = max(bounds.start, bounds.end - count)
         while position < bounds.end:
-            fetched = reader.fetch({one: position})[one]
+            fetched = reader.fetch({partition: position})[partition]
             data = bytearray(fetched.data)
             end, error = whole_batches(memoryview(data), 0, len(data))
             if error is not None or not end:
                 text = "its batches can't be read" if error is None else error.text
-                raise Refused(f"{one} at offset {position}: {text}")
-            forget_aborted(data, 0, end, [Aborted(*each) for each in fetched.aborted])
-            yield Chunk(0, one, memoryview(data)[:end], position, bounds.end)
+                raise Refused(f"{partition} at offset {position}: {text}")
+            forget_aborted(data, 0, end, [Aborted(*transaction) for transaction in fetched.aborted])
+            yield Chunk(0, partition, memoryview(data)[:end], position, bounds.end)
             position = next_offset(data, 0, end) or bounds.end

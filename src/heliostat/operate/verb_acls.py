@@ -167,11 +167,11 @@ def _made_up() -> Iterator[VerbRight]:
 
 def _ways_back(config: Config, link: LinkConfig) -> list[LinkConfig]:
     return [
-        each
-        for each in config.links
-        if (each.source, each.target) == (link.target, link.source)
-        and each.topics.fan_in is None
-        and not each.pipelines
+        back
+        for back in config.links
+        if (back.source, back.target) == (link.target, link.source)
+        and back.topics.fan_in is None
+        and not back.pipelines
     ]
 
 
@@ -190,8 +190,8 @@ def _back(config: Config, link: LinkConfig, side: int) -> Iterator[VerbRight]:
             if is_made_anew and grant.why == MIRROR_TOPIC[Operation.CREATE]:
                 yield VerbRight(REVERSE, ResourceKind.TOPIC, reach, MADE_ANEW)
         if side == 1 and link.groups.sync and verb == REVERSE:
-            for each in reach_of(link.groups.include):
-                yield VerbRight(REVERSE, ResourceKind.GROUP, each, LAST_TO_MOVE)
+            for group_reach in reach_of(link.groups.include):
+                yield VerbRight(REVERSE, ResourceKind.GROUP, group_reach, LAST_TO_MOVE)
 
 
 def _with(side: ClusterGrants, rights: list[VerbRight]) -> ClusterGrants:

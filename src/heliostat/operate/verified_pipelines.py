@@ -71,15 +71,15 @@ def open_pipes(
     """
     pipelines = pipelines_from(link, partial(_cluster_id, config, link))
     with ExitStack() as stack:
-        known: WithSchemas = lambda name, _: pipelines[name]  # noqa: E731 - or the other
-        if any(each.avro_steps for each in pipelines.values()):
+        with_schemas: WithSchemas = lambda name, _: pipelines[name]  # noqa: E731 - or the other
+        if any(pipeline.avro_steps for pipeline in pipelines.values()):
             try:
-                known = stack.enter_context(_schemas(config, link, pipelines, mirrors))
+                with_schemas = stack.enter_context(_schemas(config, link, pipelines, mirrors))
             except (RegistryError, RegistryUnreachable, RegistryAnswerInvalid) as error:
-                known = partial(_without_schemas, pipelines, error)
+                with_schemas = partial(_without_schemas, pipelines, error)
         names = {topic: pipeline_of(link, topic) for topic in mirrors}
         names = {topic: name for topic, name in names.items() if name}
-        yield PipesOfLink(frozenset(names), names, maker_in(context), known)
+        yield PipesOfLink(frozenset(names), names, maker_in(context), with_schemas)
 
 
 def _without_schemas(
@@ -115,10 +115,10 @@ def _schemas(
         def at_target(
             step: AvroFields, schema: AvroSchema, subjects: Sequence[Subject]
         ) -> SchemaId:
-            found = looked(step, schema, subjects)
-            if found == NOT_THERE:
+            schema_id = looked(step, schema, subjects)
+            if schema_id == NOT_THERE:
                 raise RegistryError("it is not at the target")
-            return found
+            return schema_id
 
         schemas = SourceSchemas(observe_registry(source), naming)
         yield _Known(pipelines, topics_of_pipelines(link, mirrors), schemas, at_target)
@@ -151,13 +151,13 @@ class _Known:
             wanted = self._wanted.get(name)
             if wanted is None or ids - wanted:
                 wanted = self._wanted[name] = (wanted or frozenset()) | ids
-                found = {
+                schemas = {
                     step.column: self._schemas.of_step(
                         step, self._topics[name], wanted, self._at_target
                     )[0]
                     for step in steps
                 }
-                self._found[name] = plain.with_schemas(found)
+                self._found[name] = plain.with_schemas(schemas)
             return self._found[name]
 
 
@@ -188,29 +188,29 @@ class PipesOfLink:
     ) -> list[ConsumedRecord]:
         table = _table(partition, rows, is_log_append_time=is_log_append_time)
         before = {row[0]: row for row in rows}
-        found: list[ConsumedRecord] = []
+        records: list[ConsumedRecord] = []
         for part in self.maker(self.known(name, table), table):
             if part.made is not None:
-                found += _changed(before, part.made)
+                records += _changed(before, part.made)
             else:
                 self.failed[partition][Offset(part.rows["offset"][0].as_py())] = part.error
         # A frame is in a cycle, and as long as it is there, Spark's JVM keeps all of its rows: 20
         # pieces filled a heap of 768 MiB, as whoever compares rows has the collector paused.
         gc.collect()
-        return found
+        return records
 
 
 def _changed(before: Mapping[int, ConsumedRecord], made: pa.Table) -> Iterator[ConsumedRecord]:
     """Yield the records of rows that came back; columns that are not there are as they were."""
     columns = {name: _values(name, made[name]) for name in made.column_names}
-    for at, offset in enumerate(columns["offset"]):
+    for index, offset in enumerate(columns["offset"]):
         _, timestamp, key, value, headers = before[offset]
         yield (
             offset,
-            columns["timestamp"][at] if "timestamp" in columns else timestamp,
-            columns["key"][at] if "key" in columns else key,
-            columns["value"][at] if "value" in columns else value,
-            columns["headers"][at] if "headers" in columns else headers,
+            columns["timestamp"][index] if "timestamp" in columns else timestamp,
+            columns["key"][index] if "key" in columns else key,
+            columns["value"][index] if "value" in columns else value,
+            columns["headers"][index] if "headers" in columns else headers,
         )
 
 
@@ -239,11 +239,11 @@ def _values(name: str, column: pa.ChunkedArray) -> list[Any]:
     """Return a column that came back, as consumers see it."""
     if name == "timestamp":
         times_us = column.cast(pa.int64()).to_pylist()
-        return [None if each is None else each // US_PER_MS for each in times_us]
-    found: list[Any] = column.to_pylist()
+        return [None if time_us is None else time_us // US_PER_MS for time_us in times_us]
+    values: list[Any] = column.to_pylist()
     if name == "headers":
         return [
-            None if some is None else [(each["key"], each["value"]) for each in some]
-            for some in found
+            None if some is None else [(header["key"], header["value"]) for header in some]
+            for some in values
         ]
-    return found
+    return values

@@ -41,8 +41,8 @@ class ToVerify:
 
     def not_mirrored(self, topics: Sequence[str]) -> list[str]:
         """Return those of these topics that no link mirrors."""
-        found = {pair.source for some in self.pairs.values() for pair in some}
-        return sorted(set(topics) - found)
+        sources = {pair.source for some in self.pairs.values() for pair in some}
+        return sorted(set(topics) - sources)
 
 
 def to_verify(config: Config, links: Sequence[LinkConfig], topics: Sequence[str]) -> ToVerify:
@@ -149,7 +149,7 @@ def _links(config: Config, link: LinkConfig) -> LinkIds:
     from heliostat.verify.origin import LinkIds  # its readers take long to load
 
     sides = {alias: config.clusters[alias].access() for alias in (link.source, link.target)}
-    rows = asked_at_once({alias: partial(_rows, each) for alias, each in sides.items()})
+    rows = asked_at_once({alias: partial(_rows, access) for alias, access in sides.items()})
     own = (number for number, name in rows[link.target].items() if name == link.name)
     noted = _noted(config, link) if link.topics.merge_compacted else {}
     return LinkIds(frozenset(rows[link.source]), frozenset(own), noted)
@@ -180,21 +180,21 @@ def _blocked(config: Config, link: LinkConfig) -> Mapping[TopicPartition, NotMir
     """
     [status] = link_statuses(config, link.name)
     return {
-        TopicPartition(TopicName(one.source), PartitionId(one.partition)): NotMirrored(
-            f"{one.state}: {one.reason}", is_problem=one.is_stopped
+        TopicPartition(TopicName(problem.source), PartitionId(problem.partition)): NotMirrored(
+            f"{problem.state}: {problem.reason}", is_problem=problem.is_stopped
         )
-        for one in status.problems
+        for problem in status.problems
     }
 
 
-def _not_copied(found: NotCopied) -> dict[TopicName, NotMirrored]:
+def _not_copied(exclusions: NotCopied) -> dict[TopicName, NotMirrored]:
     """Return topics that the link refuses, or leaves out as they come from its target."""
     refused = (
         (name, NotMirrored(f"the link refuses it: {why}", is_problem=True))
-        for name, why in found.refused.items()
+        for name, why in exclusions.refused.items()
     )
     left_out = (
         (name, NotMirrored(f"the link leaves it out: {why}", is_problem=False))
-        for name, why in found.left_out.items()
+        for name, why in exclusions.left_out.items()
     )
     return dict((*left_out, *refused))

@@ -117,10 +117,12 @@ def make_wish(
             wished,
             tuple(map(str, places)),
             tuple(str(wish.place) for wish in changed),
-            sum(any(place.holds(each) for place in places) for each in partitions),
+            sum(any(place.holds(partition) for place in places) for partition in partitions),
             is_done,
             waits,
-            tuple(sorted(str(each.place) for each in book.wishes.pauses())) if is_going_on else (),
+            tuple(sorted(str(pause.place) for pause in book.wishes.pauses()))
+            if is_going_on
+            else (),
             desk.took_s(),
             dry_run,
         )

@@ -38,11 +38,11 @@ def validities(path: Path) -> tuple[Validity, ...]:
         It holds no certificate, or one that is broken.
     """
     text = path.read_text(encoding="ascii", errors="replace")
-    parts = [each.partition(_END)[0] for each in text.split(_BEGIN)[1:]]
+    parts = [block.partition(_END)[0] for block in text.split(_BEGIN)[1:]]
     if not parts:
         raise ValueError("it holds no PEM certificate")
     try:
-        return tuple(_validity(base64.b64decode("".join(each.split()))) for each in parts)
+        return tuple(_validity(base64.b64decode("".join(part.split()))) for part in parts)
     except (IndexError, RuntimeError, StopIteration, ValueError) as error:
         raise ValueError("a certificate in it is broken") from error
 
@@ -55,7 +55,7 @@ def _validity(der: bytes) -> Validity:
     tag, validity = fields[first + _BEFORE_VALIDITY]
     if tag != _SEQUENCE:
         raise ValueError("a certificate in it is broken")
-    begin, end = (_time(*each) for each in _parts(validity))
+    begin, end = (_time(*element) for element in _parts(validity))
     return Validity(begin, end)
 
 

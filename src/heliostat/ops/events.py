@@ -145,9 +145,9 @@ class _LinkEvents(Events):
 
 def as_json(at_ms: int, level: str, text: str, about: Subject) -> str:
     """Return an event as a JSON object in one line; fields that are not known are absent."""
-    at = datetime.fromtimestamp(at_ms / 1000, tz=UTC)
+    moment = datetime.fromtimestamp(at_ms / 1000, tz=UTC)
     message = text.removeprefix(f"link {about.link}: ") if about.link else text
-    known = {name: value for name, value in asdict(about).items() if value not in ("", None)}
-    time = f"{at:%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03}Z"
-    line = {"time": time, "level": level, "message": message, **known}
+    fields = {name: value for name, value in asdict(about).items() if value not in ("", None)}
+    time = f"{moment:%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03}Z"
+    line = {"time": time, "level": level, "message": message, **fields}
     return json.dumps(line, ensure_ascii=False)

@@ -38,11 +38,11 @@ class ShippedCode(UserWideCacheLocator):  # type: ignore[misc]  # Numba has no t
 
     def __init__(self, function: Callable[..., Any], path: str) -> None:
         super().__init__(function, path)
-        found = _SHIPPED.search(path)
-        assert found is not None, path
-        self._archive = found["archive"]
+        match = _SHIPPED.search(path)
+        assert match is not None, path
+        self._archive = match["archive"]
         base = Path(config.CACHE_DIR or AppDirs(appname="numba", appauthor=False).user_cache_dir)
-        self._cache_path = str(base / self._archive / Path(found["module"]).parent.name)
+        self._cache_path = str(base / self._archive / Path(match["module"]).parent.name)
 
     def get_source_stamp(self) -> str:
         """Return a stamp for all files of the package, not only the function's."""
@@ -53,9 +53,9 @@ class ShippedCode(UserWideCacheLocator):  # type: ignore[misc]  # Numba has no t
         """Return a locator for a shipped function if its cache is writable, else None."""
         if _SHIPPED.search(py_file) is None:
             return None
-        found = cls(py_func, py_file)
+        locator = cls(py_func, py_file)
         try:
-            found.ensure_cache_path()
+            locator.ensure_cache_path()
         except OSError:
             return None
-        return found
+        return locator

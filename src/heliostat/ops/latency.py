@@ -43,10 +43,10 @@ def percentile_ms(counts: Iterable[tuple[int, int]], total: int, fraction: float
     total
         The sum of all counts.
     """
-    seen, wanted = 0, fraction * total
+    running_total, wanted = 0, fraction * total
     for bucket, count in counts:
-        seen += count
-        if seen >= wanted and count:
+        running_total += count
+        if running_total >= wanted and count:
             return upper_ms(bucket)
     return None
 

@@ -31,11 +31,11 @@ LIMIT_FILES = (
 
 def memory_bytes() -> int:
     """Return the memory that this process and its children may use: the machine's, or less."""
-    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for path in LIMIT_FILES:
         with contextlib.suppress(OSError, ValueError):  # there is no limit, or it is the word "max"
-            found = min(found, int(path.read_text()))
-    return found
+            limit_bytes = min(limit_bytes, int(path.read_text()))
+    return limit_bytes
 
 
 def task_cpus_of(

@@ -112,9 +112,9 @@ def ask_numpy_converters_of_numpy_only(converters: list[Any]) -> None:
     converters
         `py4j.protocol.INPUT_CONVERTER`, changed in place; a gateway takes it when it starts.
     """
-    for at, converter in enumerate(converters):
+    for index, converter in enumerate(converters):
         if type(converter).__name__ in _NUMPY_CONVERTERS:
-            converters[at] = NumpyOnly(converter)
+            converters[index] = NumpyOnly(converter)
 
 
 _NUMPY_CONVERTERS = ("NumpyScalarConverter", "NumpyArrayConverter")
@@ -184,8 +184,8 @@ def column_ids(frame: Any) -> dict[str, int]:
 def read_ids(frame: Any) -> set[int]:
     """Return the ids of all columns that the nodes of a frame's optimized plan read."""
     plan = frame._jdf.queryExecution().optimizedPlan()  # noqa: SLF001  # no public way
-    found = (_attributes(node.references().toSeq()) for node in _nodes(plan))
-    return {number for attributes in found for _, number in attributes}
+    attribute_lists = (_attributes(node.references().toSeq()) for node in _nodes(plan))
+    return {number for attributes in attribute_lists for _, number in attributes}
 
 
 def compute_constants(frame: Any) -> None:
@@ -197,8 +197,8 @@ def expressions_of(frame: Any) -> Iterator[Any]:
     """Yield all expressions in a frame's optimized plan (`Expression`), and those within each."""
     plan = frame._jdf.queryExecution().optimizedPlan()  # noqa: SLF001  # no public way
     for node in _nodes(plan):
-        for each in elements(node.expressions()):
-            yield from _nodes(each)
+        for expression in elements(node.expressions()):
+            yield from _nodes(expression)
 
 
 def constant_of(frame: Any) -> tuple[bool, Any]:
@@ -218,7 +218,7 @@ def constant_of(frame: Any) -> tuple[bool, Any]:
 
 def elements(sequence: Any) -> list[Any]:
     """Return the elements of a Scala `Seq`."""
-    return [sequence.apply(at) for at in range(sequence.size())]
+    return [sequence.apply(index) for index in range(sequence.size())]
 
 
 def _nodes(plan: Any) -> Iterator[Any]:
@@ -229,4 +229,4 @@ def _nodes(plan: Any) -> Iterator[Any]:
 
 
 def _attributes(attributes: Any) -> list[tuple[str, int]]:
-    return [(each.name(), each.exprId().id()) for each in elements(attributes)]
+    return [(attribute.name(), attribute.exprId().id()) for attribute in elements(attributes)]

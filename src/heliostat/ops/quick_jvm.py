@@ -73,4 +73,4 @@ def archiving_java_options(draft: Path, *, has_rows: bool = False) -> str:
 
 def _as_setting(arguments: Sequence[str]) -> str:
     """Join and quote as Spark splits `extraJavaOptions`: a path may contain spaces."""
-    return " ".join(f'"{each}"' if " " in each else each for each in arguments)
+    return " ".join(f'"{argument}"' if " " in argument else argument for argument in arguments)

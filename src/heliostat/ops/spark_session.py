@@ -153,12 +153,12 @@ def _driver_address(master: str) -> str | None:
     """
     if master.startswith("local"):
         return LOOPBACK
-    found = STANDALONE.match(master)
-    if found is None:
+    match = STANDALONE.match(master)
+    if match is None:
         return None
     try:
         kind, *_, target = socket.getaddrinfo(
-            found["host"].strip("[]"), int(found["port"]), type=socket.SOCK_DGRAM
+            match["host"].strip("[]"), int(match["port"]), type=socket.SOCK_DGRAM
         )[0]
         with socket.socket(kind, socket.SOCK_DGRAM) as probe:
             probe.connect(target)  # sends nothing, only chooses a route
@@ -195,13 +195,13 @@ def executors_of(context: Any) -> list[Executor]:
     """
     scala = scala_context(context)
     listed, scheduler = scala.statusStore().executorList(True), scala.taskScheduler()
-    found = [listed.apply(index) for index in range(listed.size())]
+    summaries = [listed.apply(index) for index in range(listed.size())]
     return [
-        Executor(each.id(), each.hostPort().rpartition(":")[0], each.totalCores())
-        for each in found
-        if each.id() != "driver"
-        and each.hostPort()  # empty until its block manager has registered
-        and scheduler.getExecutorDecommissionState(each.id()).isEmpty()
+        Executor(summary.id(), summary.hostPort().rpartition(":")[0], summary.totalCores())
+        for summary in summaries
+        if summary.id() != "driver"
+        and summary.hostPort()  # empty until its block manager has registered
+        and scheduler.getExecutorDecommissionState(summary.id()).isEmpty()
     ]
 
 
@@ -214,21 +214,21 @@ def wait_executors(context: Any, timeout_s: float = FIRST_EXECUTOR_WITHIN_S) -> 
         None appeared in time.
     """
     deadline_s = time.monotonic() + timeout_s
-    found: list[Executor] = []
+    executors: list[Executor] = []
     since_s = time.monotonic()
-    while not found or time.monotonic() < since_s + SETTLED_S:
+    while not executors or time.monotonic() < since_s + SETTLED_S:
         now = executors_of(context)
-        if len(now) != len(found):
+        if len(now) != len(executors):
             since_s = time.monotonic()
-        found = now
+        executors = now
         if time.monotonic() > deadline_s:
-            if found:
+            if executors:
                 break
             raise SparkUnavailable(
                 "Spark has no executor for this program", master=context.master, waited_s=timeout_s
             )
         time.sleep(LOOK_S)
-    return found
+    return executors
 
 
 class ShippedPackage:

@@ -94,20 +94,20 @@ class Upstream:
             As `feeds_at`; or a state topic without a leader was never read.
         """
         led = tuple(name for name in source.names if name not in source.leaderless)
-        found, notes = feeds_at(self._cluster, replace(source, names=led))
+        source_feeds, notes = feeds_at(self._cluster, replace(source, names=led))
         read = {link: list[Feed]() for link in map(link_of_state_topic, led) if link is not None}
-        for feed in found:
+        for feed in source_feeds:
             read[feed.link].append(feed)
         for topic in sorted(source.leaderless):
             last = self._read.get(LinkName(str(link_of_state_topic(topic))))
             if last is None:
                 raise BrokerError(_no_leader(topic), kafka_code=LEADER_NOT_AVAILABLE)
-            found += last
+            source_feeds += last
             notes += (_no_leader(topic),)
         self._read |= {link: tuple(feeds) for link, feeds in read.items()}
         self.notes = notes
-        self.seen = replace(source, feeds=found)
-        return found
+        self.seen = replace(source, feeds=source_feeds)
+        return source_feeds
 
     def look_again(
         self,
@@ -137,8 +137,8 @@ class Upstream:
         infos = self._source.describe_topics()
         if leaderless := sorted(leaderless_states(infos)):
             return Again(not_yet=dict.fromkeys(claims, _no_leader(leaderless[0])))
-        found = self.feeds(replace(source, names=tuple(infos), leaderless=frozenset()))
-        feeds = Feeds(carried(found, merges=self.link.topics.merges))
+        source_feeds = self.feeds(replace(source, names=tuple(infos), leaderless=frozenset()))
+        feeds = Feeds(carried(source_feeds, merges=self.link.topics.merges))
         let_go: list[TopicName] = []
         not_yet: dict[TopicName, str] = {}
         for name, record in claims.items():
@@ -191,9 +191,9 @@ def feeds_at(
         The source does not answer, or shows a state topic and then refuses to read it.
     """
     states = list(states_at(cluster, source.names))
-    found = (feed for state in states for feed in feeds_in(state.link, state.rows))
+    feeds = (feed for state in states for feed in feeds_in(state.link, state.rows))
     odd = tuple(state.why_odd for state in states if state.why_odd)
-    return tuple(feed for feed in found if _is_its(feed.record, source)), odd
+    return tuple(feed for feed in feeds if _is_its(feed.record, source)), odd
 
 
 def blind_note(link: LinkConfig, source: ClusterAdmin) -> tuple[str, ...]:

@@ -130,7 +130,7 @@ class OtherLinks:
         if not wanted:
             return Claims()
         target = self._states()
-        found: dict[TopicName, LinkName] = {}
+        owners: dict[TopicName, LinkName] = {}
         unsure: dict[TopicName, str] = {}
         notes: list[str] = []
         for topic in sorted(target.leaderless):
@@ -143,7 +143,11 @@ class OtherLinks:
             if state.why_odd:
                 notes.append(state.why_odd)
                 why = f"is a mirror of link {state.link} is unknown: {state.why_odd}"
-                hidden = [name for name in wanted if any(one in name for one in state.hidden)]
+                hidden = [
+                    name
+                    for name in wanted
+                    if any(hidden_topic in name for hidden_topic in state.hidden)
+                ]
                 unsure.update((name, f"whether {name} {why}") for name in hidden)
             link = state.link
             theirs = (
@@ -151,8 +155,8 @@ class OtherLinks:
                 for record in mirrors_in(state.rows).values()
                 if _holds(record, target.topics) and not self._is_beside(record)
             )
-            found.update((name, link) for name in theirs if name in wanted)
-        return Claims(found, unsure, tuple(notes))
+            owners.update((name, link) for name in theirs if name in wanted)
+        return Claims(owners, unsure, tuple(notes))
 
     def _is_beside(self, record: MirrorRecord) -> bool:
         """Whether both links may write the topic: in slots of their own, or from sites merged."""
@@ -193,13 +197,13 @@ def _described(topic: TopicName, strange: Mapping[str, Offset], odd: Sequence[st
 def claims_on(
     link: LinkConfig,
     source: SourceTopics,
-    known: Mapping[TopicName, MirrorRecord],
+    mirrors: Mapping[TopicName, MirrorRecord],
     neighbours: NeighbourClaims,
 ) -> Claims:
     """Return the target topics wanted by this link that other links of the file write."""
     naming = naming_of(link)
     wanted = {naming.target_name(name) for name in source.topics}
-    return neighbours(wanted, {record.target for record in known.values()})
+    return neighbours(wanted, {record.target for record in mirrors.values()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,15 +272,15 @@ def plan_beside(
 
     `other_links` is `OtherLinks.claims`.
     """
-    known, begun = memory.mirrors, begun_of(memory.mirrors, memory.starts)
-    given_away = {name: each.promotion.words() for name, each in memory.promoted.items()}
+    mirrors, begun = memory.mirrors, begun_of(memory.mirrors, memory.starts)
+    given_away = {name: mirror.promotion.words() for name, mirror in memory.promoted.items()}
 
     def planned(claims: Claims) -> TopicPlan:
         return plan_topics(
             link,
             source,
             target,
-            known,
+            mirrors,
             claims.by,
             unsure=claims.unsure,
             begun=begun,
@@ -284,7 +288,7 @@ def plan_beside(
         )
 
     plan = planned(claimed)
-    theirs = other_links(new_mirrors(known, plan.remember))
+    theirs = other_links(new_mirrors(mirrors, plan.remember))
     both = claimed | theirs
     if theirs.by or theirs.unsure:
         plan = planned(both)
@@ -292,13 +296,13 @@ def plan_beside(
 
 
 def new_mirrors(
-    known: Mapping[TopicName, MirrorRecord], records: Iterable[MirrorRecord]
+    mirrors: Mapping[TopicName, MirrorRecord], records: Iterable[MirrorRecord]
 ) -> set[TopicName]:
     """Return target topics of `records` that the link has not had before."""
     return {
         record.target
         for record in records
-        if (was := known.get(record.source)) is None or was.target != record.target
+        if (was := mirrors.get(record.source)) is None or was.target != record.target
     }
 
 

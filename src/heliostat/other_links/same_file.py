@@ -106,12 +106,12 @@ class Neighbours:
         there = {alias for alias in sorted(sources) if self._look(alias)}
         for other in self._others:
             is_there = other.source in there
-            seen = self._seen.get(other.source)
-            told = self._config.clusters[other.source].access().described
+            topics = self._seen.get(other.source)
+            description = self._config.clusters[other.source].access().described
             if not is_there:
-                notes.append(f"{told}, the source of link {other.name}, does not answer")
-            if seen is not None:
-                theirs = self._written_by(other, seen)
+                notes.append(f"{description}, the source of link {other.name}, does not answer")
+            if topics is not None:
+                theirs = self._written_by(other, topics)
                 by.update((name, other.name) for name in wanted if name in theirs)
                 continue
             naming, selection = naming_of(other), selection_of(other)
@@ -120,18 +120,18 @@ class Neighbours:
                 if source is not None and selection.selects(source):
                     unsure[name] = (
                         f"link {other.name} would write into {name} as well if its source has "
-                        f"{source}, and {told} does not answer"
+                        f"{source}, and {description} does not answer"
                     )
         return Claims(by, unsure, tuple(notes))
 
     def _written_by(self, other: LinkConfig, names: Collection[TopicName]) -> frozenset[TopicName]:
         """Return the target topics that another link writes, if its source has these."""
-        seen = self._written.get(other.name)
-        if seen is None or seen[0] is not names:
+        cache_entry = self._written.get(other.name)
+        if cache_entry is None or cache_entry[0] is not names:
             naming, selection = naming_of(other), selection_of(other)
             theirs = frozenset(naming.target_name(name) for name in selection.choose(names))
-            seen = self._written[other.name] = names, theirs
-        return seen[1]
+            cache_entry = self._written[other.name] = names, theirs
+        return cache_entry[1]
 
     def _look(self, alias: Alias) -> bool:
         """Update which topics a source has; return whether it answers."""

@@ -60,18 +60,18 @@ class TopicNames:
             It does not answer, or did not within the last `AGAIN_AFTER_S`.
         """
         with self._locks[alias]:
-            until_s, found = self._known.get(alias, (-1.0, ()))
+            until_s, answer = self._known.get(alias, (-1.0, ()))
             if self._monotonic_s() >= until_s:
-                last = found
+                last = answer
                 try:
-                    found, lasts_s = self._ask(alias), SAME_WITHIN_S
-                    found = last if last == found else found
+                    answer, lasts_s = self._ask(alias), SAME_WITHIN_S
+                    answer = last if last == answer else answer
                 except (ConnectionLost, BrokerError) as error:
-                    found, lasts_s = error, AGAIN_AFTER_S
-                self._known[alias] = self._monotonic_s() + lasts_s, found
-        if isinstance(found, HeliostatError):
-            raise found
-        return found
+                    answer, lasts_s = error, AGAIN_AFTER_S
+                self._known[alias] = self._monotonic_s() + lasts_s, answer
+        if isinstance(answer, HeliostatError):
+            raise answer
+        return answer
 
 
 class StatesTogether:

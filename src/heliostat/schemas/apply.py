@@ -97,10 +97,11 @@ def apply_schemas(plan: SchemaPlan, rules: SchemaRules, target: Registry) -> App
                 ended.set()
                 raise
 
-    follow([each for each in plan.actions if _is_of_context(each)])  # count for all its subjects
+    # A context's actions count for all its subjects.
+    follow([action for action in plan.actions if _is_of_context(action)])
     at_once = 1 if plan.at_once == 1 else max(plan.at_once, target.at_once)
     with ThreadPoolExecutor(at_once) as threads:
-        for part in [threads.submit(follow, each) for each in independent(plan.actions)]:
+        for part in [threads.submit(follow, actions) for actions in independent(plan.actions)]:
             part.result()
     return done
 
@@ -172,13 +173,13 @@ def _try(
 
 def _needed(plan: SchemaPlan) -> set[SubjectVersion]:
     """Versions of the source whose place at the target must be known."""
-    found = set[SubjectVersion]()
+    versions = set[SubjectVersion]()
     for action in plan.actions:
         if isinstance(action, Register):
-            found |= {used_by(action.of, each) for each in action.schema.references}
+            versions |= {used_by(action.of, reference) for reference in action.schema.references}
         elif isinstance(action, SoftDelete) and action.number is None:
-            found.add(action.of)
-    return found
+            versions.add(action.of)
+    return versions
 
 
 def _do(
@@ -207,9 +208,9 @@ def _do(
                 there = target.ask(calls.look_up(action.subject, schema))
                 done.placed[action.of, action.subject] = there.version
         case SoftDelete(of, subject, number):
-            at = done.placed.get((of, subject)) if number is None else number
-            if at is not None:
-                target.ask(calls.delete_version(subject, at))
+            version = done.placed.get((of, subject)) if number is None else number
+            if version is not None:
+                target.ask(calls.delete_version(subject, version))
         case _:
             assert_never(action)
 

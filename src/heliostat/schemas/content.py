@@ -78,16 +78,16 @@ class RegistryContent:
 
     def ids(self, context: Context = DEFAULT_CONTEXT) -> dict[SchemaId, Schema]:
         """Content by id, of one context."""
-        return {each.schema_id: each.schema for each in self._of(context)}
+        return {content.schema_id: content.schema for content in self._of(context)}
 
     def guids(self, context: Context = DEFAULT_CONTEXT) -> dict[SchemaId, bytes]:
         """GUIDs by id, of one context, as far as the registry gives them."""
-        return {each.schema_id: each.guid for each in self._of(context) if each.guid}
+        return {content.schema_id: content.guid for content in self._of(context) if content.guid}
 
     def _of(self, context: Context) -> Iterator[VersionContent]:
-        for place, each in self.versions.items():
+        for place, content in self.versions.items():
             if split_subject(place.subject)[0] == context:
-                yield each
+                yield content
 
 
 EVERYWHERE = Subject(":.__GLOBAL:")
@@ -104,10 +104,10 @@ def fingerprint(schema: Schema) -> Fingerprint:
     plain = replace(schema, text="")
     if schema.schema_type in (AVRO, "JSON"):
         try:
-            found = json.loads(schema.text)
+            document = json.loads(schema.text)
         except (ValueError, RecursionError):
             return plain, schema.text
-        return plain, json.dumps(found, sort_keys=True)
+        return plain, json.dumps(document, sort_keys=True)
     return plain, "".join(schema.text.split())
 
 

@@ -114,27 +114,27 @@ def mirror_schemas(
     plan = plan_with_settings(there, target, rules)
     notes |= dict.fromkeys(plan.notes)
     for _ in range(PASSES_MAX):
-        to_do = tuple(each for each in plan.actions if version_of(each) not in failed)
+        to_do = tuple(action for action in plan.actions if version_of(action) not in failed)
         if not to_do:
             break
         guard()
         done = apply_schemas(replace(plan, actions=to_do), rules, target)
         actions += len(to_do)
         failed |= done.failed
-        versions = (each for each in to_do if isinstance(each, Import | Register))
-        brought += sum(each.of not in done.failed for each in versions)
+        versions = (action for action in to_do if isinstance(action, Import | Register))
+        brought += sum(action.of not in done.failed for action in versions)
         notes |= dict.fromkeys(done.notes)
         plan = plan_with_settings(there, target, rules)
         notes |= dict.fromkeys(plan.notes)
-        if all(version_of(each) is None for each in to_do) and plan.actions == to_do:
+        if all(version_of(action) is None for action in to_do) and plan.actions == to_do:
             break  # settings that the registry takes and does not show
     missing = {of: why for of, why in failed.items() if not _is_there(of, plan)}
-    told = unresolved(plan, AppliedSchemas(failed=missing))
+    reasons = unresolved(plan, AppliedSchemas(failed=missing))
     ids, guids = _at_each(there, plan, rules, nodes)
     waiting = {
         of: NOT_AT_EACH if own in plan.ids else NOT_YET for of, own in _left(there, rules, ids)
     }
-    missing_now = {**waiting, **told}
+    missing_now = {**waiting, **reasons}
     return MirroredSchemas(
         there, rules, plan, missing_now, ids, actions, tuple(notes), guids, brought
     )
@@ -161,14 +161,16 @@ def _at_each(
     """Return the plan's ids and GUIDs that each node gives, with the source's content."""
     ids, guids = dict(plan.ids), dict(plan.guids)
     wanted = source.ids(rules.source_context)
-    observed = asked_at_once({at: partial(observe_registry, each) for at, each in enumerate(nodes)})
+    observed = asked_at_once(
+        {index: partial(observe_registry, node) for index, node in enumerate(nodes)}
+    )
     for there in observed.values():
-        found = there.ids(rules.naming.context)
+        schemas = there.ids(rules.naming.context)
         ids = {
             own: theirs
             for own, theirs in ids.items()
-            if theirs in found
-            and fingerprint_alone(wanted[own]) == fingerprint_alone(found[theirs])
+            if theirs in schemas
+            and fingerprint_alone(wanted[own]) == fingerprint_alone(schemas[theirs])
         }
         given = {*there.guids(rules.naming.context).values()}
         guids = {own: theirs for own, theirs in guids.items() if theirs in given}

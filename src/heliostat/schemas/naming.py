@@ -61,4 +61,4 @@ class SubjectNaming:
         topic = self.topic_of(subject)
         renamed = name if topic is None else self.topics[topic] + name[len(topic) :]
         names = dict.fromkeys([renamed, name] if self.keeps_original else [renamed])
-        return tuple(join_subject(self.context, each) for each in names)
+        return tuple(join_subject(self.context, target_name) for target_name in names)

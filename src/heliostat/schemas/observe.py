@@ -88,11 +88,11 @@ def observe_registry(
     (versions, is_cut), mode, own, level = asked_at_once(asks).values()
     modes = dict[Subject, Mode]()
     if mode is not None:
-        contexts = {join_subject(split_subject(each.subject)[0], "") for each in versions}
+        contexts = {join_subject(split_subject(place.subject)[0], "") for place in versions}
         scopes = {*names, *modes_of, *contexts, EVERYWHERE}
         modes = {NO_SUBJECT: mode, **own_modes(registry, scopes)}
     rest = levelled - own.keys()
-    in_contexts = {each for each in rest if split_subject(each)[0] != DEFAULT_CONTEXT}
+    in_contexts = {subject for subject in rest if split_subject(subject)[0] != DEFAULT_CONTEXT}
     levels = dict.fromkeys(rest - in_contexts, level) | _levels(registry, in_contexts) | own
     has_modes, set_there = mode is not None, frozenset(own)
     return RegistryContent(versions, has_modes, modes, levels, level, is_cut, set_there)
@@ -146,7 +146,9 @@ def with_levels_of(
 
 
 def _own_levels(registry: Registry, subjects: Iterable[Subject]) -> dict[Subject, Compatibility]:
-    levels = _each(registry, subjects, lambda each: _setting(registry, calls.compatibility(each)))
+    levels = _each(
+        registry, subjects, lambda subject: _setting(registry, calls.compatibility(subject))
+    )
     return {subject: level for subject, level in levels.items() if level}
 
 
@@ -154,8 +156,8 @@ def _levels(registry: Registry, subjects: Iterable[Subject]) -> dict[Subject, Co
     def ask(subject: Subject) -> Compatibility | None:
         return _setting(registry, calls.compatibility(subject, inherited=True))
 
-    found = _each(registry, subjects, ask)
-    return {subject: level for subject, level in found.items() if level}
+    levels = _each(registry, subjects, ask)
+    return {subject: level for subject, level in levels.items() if level}
 
 
 def _all_versions(
@@ -167,64 +169,66 @@ def _all_versions(
     subject says is, and `wanted` subjects are compared with what they have.
     """
     try:
-        found, alive = asked_at_once(
-            {each: partial(_pages, registry, deleted=each) for each in (True, False)}
+        schemas, alive = asked_at_once(
+            {deleted: partial(_pages, registry, deleted=deleted) for deleted in (True, False)}
         ).values()
     except RegistryError as error:
         if error.registry_code not in error_codes.NO_SUCH_REQUEST:
             raise
         listed = registry.ask(calls.subjects(deleted=True))
         return _of_subjects(registry, {*listed, *wanted}, {}), len(listed) == LISTED_MAX
-    found |= alive
-    doubtful = {place.subject for place in found if place not in alive} | wanted
+    schemas |= alive
+    doubtful = {place.subject for place in schemas if place not in alive} | wanted
     sure = {
-        place: VersionContent(each.schema_id, each.schema, guid=each.guid)
-        for place, each in found.items()
+        place: VersionContent(schema.schema_id, schema.schema, guid=schema.guid)
+        for place, schema in schemas.items()
         if place.subject not in doubtful
     }
-    versions = sure | _of_subjects(registry, doubtful, found)
+    versions = sure | _of_subjects(registry, doubtful, schemas)
     return dict(sorted(versions.items(), key=lambda item: item[0])), False
 
 
 def _pages(registry: Registry, *, deleted: bool) -> dict[SubjectVersion, RegisteredSchema]:
-    found: dict[SubjectVersion, RegisteredSchema] = {}
+    schemas: dict[SubjectVersion, RegisteredSchema] = {}
     for _ in range(PAGES_MAX):
-        page = registry.ask(calls.schemas(deleted=deleted, offset=len(found)))
-        before = len(found)
-        found |= {SubjectVersion(each.subject, each.version): each for each in page}
-        if len(found) == before:
+        page = registry.ask(calls.schemas(deleted=deleted, offset=len(schemas)))
+        before = len(schemas)
+        schemas |= {SubjectVersion(schema.subject, schema.version): schema for schema in page}
+        if len(schemas) == before:
             break
-    return found
+    return schemas
 
 
 def _of_subjects(
-    registry: Registry, subjects: set[Subject], known: Mapping[SubjectVersion, RegisteredSchema]
+    registry: Registry, subjects: set[Subject], schemas: Mapping[SubjectVersion, RegisteredSchema]
 ) -> dict[SubjectVersion, VersionContent]:
-    parts = _each(registry, subjects, lambda each: _of_subject(registry, each, known))
+    parts = _each(registry, subjects, lambda subject: _of_subject(registry, subject, schemas))
     return {place: content for part in parts.values() for place, content in part.items()}
 
 
 def _of_subject(
-    registry: Registry, subject: Subject, known: Mapping[SubjectVersion, RegisteredSchema]
+    registry: Registry, subject: Subject, schemas: Mapping[SubjectVersion, RegisteredSchema]
 ) -> dict[SubjectVersion, VersionContent]:
-    """All versions of a subject that can be read; of `known` ones the content is not asked for.
+    """All versions of a subject that can be read; those in `schemas` are not asked for.
 
     Apicurio lists the versions of a wholly deleted subject, and refuses to show them.
     """
     numbers = _or_none(registry, calls.versions(subject, deleted=True))
     alive = set(_or_none(registry, calls.versions(subject))) if numbers else set()
-    found = {}
+    contents = {}
     for number in numbers:
         place = SubjectVersion(subject, number)
         try:
-            each = known.get(place) or registry.ask(calls.version(subject, number, deleted=True))
+            schema = schemas.get(place) or registry.ask(
+                calls.version(subject, number, deleted=True)
+            )
         except RegistryError as error:
             if error.registry_code not in error_codes.NOT_FOUND:
                 raise
             continue
         is_deleted = number not in alive
-        found[place] = VersionContent(each.schema_id, each.schema, is_deleted, each.guid)
-    return found
+        contents[place] = VersionContent(schema.schema_id, schema.schema, is_deleted, schema.guid)
+    return contents
 
 
 def _or_none(

@@ -58,16 +58,16 @@ def only_named_after(
     topics
         Names at either side: a subject may have both.
     """
-    own = [each for each in plan.changes if named_after(each.scope) in topics]
-    others = [each for each in plan.changes if each not in own]
+    own = [change for change in plan.changes if named_after(change.scope) in topics]
+    others = [change for change in plan.changes if change not in own]
     return replace(plan, changes=tuple(own)), OpeningPlan(tuple(others))
 
 
 def with_references(target: RegistryContent, subjects: Collection[Subject]) -> set[Subject]:
     """Subjects of the target, and those that their schemas refer to."""
     versions: dict[Subject, list[Subject]] = {}
-    for of, each in target.versions.items():
-        used = (used_by(of, reference).subject for reference in each.schema.references)
+    for of, content in target.versions.items():
+        used = (used_by(of, reference).subject for reference in content.schema.references)
         versions.setdefault(of.subject, []).extend(used)
     all_of_them, following = set(subjects), list(subjects)
     while following:
@@ -118,7 +118,7 @@ def plan_closing(
     changes, notes = list[ModeChange](), list[str]()
     for scope in sorted(scopes):
         subjects = others.subjects_of(scope)
-        is_of_source = any(others.has_own(each) for each in subjects)
+        is_of_source = any(others.has_own(subject) for subject in subjects)
         if target.modes.get(scope) is Mode.READWRITE and is_of_source:
             changes.append(ModeChange(scope, Mode.READWRITE, Mode.IMPORT))
             notes += _unreturned(subjects, others)
@@ -126,10 +126,10 @@ def plan_closing(
 
 
 def _unreturned(subjects: Collection[Subject], others: OtherVersions) -> Iterator[str]:
-    for each in subjects:
-        if versions := others.by_place(each):
+    for subject in subjects:
+        if versions := others.by_place(subject):
             yield (
-                f"{each} has {numbers_text(versions)}, which the source does not have: what the "
+                f"{subject} has {numbers_text(versions)}, which the source does not have: what the "
                 "source registers under the same number is refused (version_taken); bring them to "
                 "the source first, with a link in the other direction"
             )

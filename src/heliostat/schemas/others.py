@@ -66,15 +66,15 @@ class OtherVersions:
         """Living versions that have another id or content at the source, or are not there."""
         there = self._alive_of(subject)
         ours = {
-            (of.version, each.schema_id, fingerprint(each.schema))
+            (of.version, content.schema_id, fingerprint(content.schema))
             for of in (self._origins_of(subject) if there else ())
-            for each in [self._source.versions[of]]
+            for content in [self._source.versions[of]]
         }
         return tuple(
             of.version
             for of in there
-            for each in [self._target.versions[of]]
-            if (of.version, each.schema_id, fingerprint(each.schema)) not in ours
+            for content in [self._target.versions[of]]
+            if (of.version, content.schema_id, fingerprint(content.schema)) not in ours
         )
 
     def subjects_of(self, scope: Subject) -> list[Subject]:
@@ -83,7 +83,7 @@ class OtherVersions:
         alive = self._living()
         if name:
             return [scope] if scope in alive else []
-        return [each for each in alive if split_subject(each)[0] == context]
+        return [subject for subject in alive if split_subject(subject)[0] == context]
 
     def _alive_of(self, subject: Subject) -> list[SubjectVersion]:
         return self._living().get(subject, [])
@@ -91,8 +91,8 @@ class OtherVersions:
     def _living(self) -> Mapping[Subject, list[SubjectVersion]]:
         if self._alive is None:
             self._alive = {}
-            for of, each in sorted(self._target.versions.items(), key=lambda item: item[0]):
-                if not each.is_deleted:
+            for of, content in sorted(self._target.versions.items(), key=lambda item: item[0]):
+                if not content.is_deleted:
                     self._alive.setdefault(of.subject, []).append(of)
         return self._alive
 
@@ -105,8 +105,8 @@ class OtherVersions:
                     continue
                 if of.subject not in names:
                     names[of.subject] = tuple(self._names(of.subject))
-                for each in names[of.subject]:
-                    self._origins.setdefault(each, []).append(of)
+                for target_name in names[of.subject]:
+                    self._origins.setdefault(target_name, []).append(of)
         return self._origins.get(name, [])
 
 

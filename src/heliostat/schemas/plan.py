@@ -61,7 +61,7 @@ class _Importing(Planning):
     ) -> None:
         super().__init__(source, target, rules)
         context = rules.naming.context
-        self._by_id = {key: fingerprint(each) for key, each in target.ids(context).items()}
+        self._by_id = {key: fingerprint(schema) for key, schema in target.ids(context).items()}
         self._at_target = dict(self._by_id)
         self._importing: set[Subject] = set()
         self._waiting: set[SubjectVersion] = set()
@@ -85,18 +85,18 @@ class _Importing(Planning):
             if refusal is not None:
                 return refusal
         self._by_id[content.schema_id] = wanted
-        if any(used_by(of, each) in self._waiting for each in content.schema.references):
+        if any(used_by(of, reference) in self._waiting for reference in content.schema.references):
             self._waiting.add(of)
         for place in places:
-            found = self.target.versions.get(place)
-            if not _is_to_import(found, content):
+            occupant = self.target.versions.get(place)
+            if not _is_to_import(occupant, content):
                 self.placed[of, place.subject] = place.version
             elif self._let_import(place.subject) and of not in self._waiting:
                 self.actions.append(Import(of, place, content.schema_id, content.schema))
             else:
                 self._waiting.add(of)
                 continue
-            is_there = found is None or not found.is_deleted
+            is_there = occupant is None or not occupant.is_deleted
             if content.is_deleted and is_there and not self._is_left(place.subject):
                 self.deletions.append(SoftDelete(of, place.subject, place.version))
         if all((of, place.subject) in self.placed for place in places):
@@ -106,20 +106,20 @@ class _Importing(Planning):
     def _conflict(
         self, place: SubjectVersion, content: VersionContent, wanted: Fingerprint
     ) -> Refusal | None:
-        found = self.target.versions.get(place)
-        if found is not None and (
-            found.schema_id != content.schema_id or fingerprint(found.schema) != wanted
+        occupant = self.target.versions.get(place)
+        if occupant is not None and (
+            occupant.schema_id != content.schema_id or fingerprint(occupant.schema) != wanted
         ):
             return Refusal(
                 SchemaRefusal.VERSION_TAKEN,
                 f"{place.subject} version {place.version} is another schema at the target, "
-                f"with id {found.schema_id}; the source's has id {content.schema_id}",
+                f"with id {occupant.schema_id}; the source's has id {content.schema_id}",
             )
         if self._by_id.get(content.schema_id, wanted) != wanted:
             return Refusal(
                 SchemaRefusal.ID_TAKEN, f"id {content.schema_id} means another schema at the target"
             )
-        if not _is_to_import(found, content):
+        if not _is_to_import(occupant, content):
             return None
         refusal = self._closing_refusal(place.subject)
         if refusal is not None and self._at_target.get(content.schema_id) == wanted:
@@ -134,15 +134,15 @@ class _Importing(Planning):
         if mode in READ_ONLY:
             return self.mode_refusal(subject, READ_ONLY_HINT)
         if self.is_open(subject):
-            told = f"{subject} is open to producers of the target: READWRITE was set there"
-            return Refusal(SchemaRefusal.OPEN, told, _OPEN_HINT)
+            reason = f"{subject} is open to producers of the target: READWRITE was set there"
+            return Refusal(SchemaRefusal.OPEN, reason, _OPEN_HINT)
         scope = self._scope(subject)
         if scope not in self._taken:
             self._taken[scope] = next(
                 (
-                    f"{each} has {numbers_text(versions)} at the target that are not the source's"
-                    for each in self.others.subjects_of(scope)
-                    if (versions := self.others_in(each))
+                    f"{name} has {numbers_text(versions)} at the target that are not the source's"
+                    for name in self.others.subjects_of(scope)
+                    if (versions := self.others_in(name))
                 ),
                 "",
             )
@@ -157,7 +157,7 @@ class _Importing(Planning):
     @override
     def is_open(self, subject: Subject) -> bool:
         scopes = (subject, self._scope(subject))
-        return any(self.target.modes.get(each) is Mode.READWRITE for each in scopes)
+        return any(self.target.modes.get(scope) is Mode.READWRITE for scope in scopes)
 
     def _is_left(self, subject: Subject) -> bool:
         """Whether what is there already stays as it is."""
@@ -185,6 +185,6 @@ class _Importing(Planning):
         return False
 
 
-def _is_to_import(found: VersionContent | None, content: VersionContent) -> bool:
+def _is_to_import(occupant: VersionContent | None, content: VersionContent) -> bool:
     """Whether it is not there, or deleted there alone."""
-    return found is None or (found.is_deleted and not content.is_deleted)
+    return occupant is None or (occupant.is_deleted and not content.is_deleted)

@@ -101,9 +101,9 @@ class Planning:
         own = self.source.guids(self.rules.source_context)
         theirs = self.target.guids(self.rules.naming.context)
         return {
-            own[each]: theirs[there]
-            for each, there in self.ids.items()
-            if each in own and there in theirs
+            own[source_id]: theirs[there]
+            for source_id, there in self.ids.items()
+            if source_id in own and there in theirs
         }
 
     def names(self, subject: Subject) -> tuple[Subject, ...]:
@@ -125,11 +125,11 @@ class Planning:
 
     def _carry(self, subject: Subject, level: Compatibility) -> None:
         """Set the source's compatibility, unless the subject has versions of others."""
-        known = self.level(subject)
+        level_there = self.level(subject)
         is_own = subject in self._levels
-        if known is not level and subject in self.target.compatibilities:
+        if level_there is not level and subject in self.target.compatibilities:
             self.needs_mode(subject)
-        if known is level or self.target.mode(subject) in READ_ONLY or self.is_open(subject):
+        if level_there is level or self.target.mode(subject) in READ_ONLY or self.is_open(subject):
             return
         others = () if is_own else self.others_in(subject)
         if others:
@@ -150,9 +150,9 @@ class Planning:
 
     def level(self, subject: Subject) -> Compatibility | None:
         """The compatibility in effect, as far as it is known."""
-        known = self._levels.get(subject, self.target.compatibilities.get(subject))
+        level = self._levels.get(subject, self.target.compatibilities.get(subject))
         return (
-            self.target.default_compatibility if known is None and self.is_new(subject) else known
+            self.target.default_compatibility if level is None and self.is_new(subject) else level
         )
 
     def set_level(self, subject: Subject, level: Compatibility) -> None:
@@ -164,8 +164,8 @@ class Planning:
     def mode_refusal(self, subject: Subject, hint: str) -> Refusal:
         """Refuse as the mode does not allow it."""
         self.needs_mode(subject)
-        told = f"the mode of {subject} at the target is {self.target.mode(subject).value}"
-        return Refusal(SchemaRefusal.MODE, told, hint)
+        reason = f"the mode of {subject} at the target is {self.target.mode(subject).value}"
+        return Refusal(SchemaRefusal.MODE, reason, hint)
 
     def needs_mode(self, subject: Subject) -> None:
         """Have it looked at whether a subject or its context has a mode of its own."""
@@ -174,18 +174,18 @@ class Planning:
             self.doubtful |= scopes - self.target.modes.keys()
 
     def _selected(self) -> list[SubjectVersion]:
-        found = []
-        for each in sorted(self.source.versions):
-            context, _ = split_subject(each.subject)
-            if self.rules.selects(each.subject):
-                found.append(each)
-            elif context == self.rules.source_context and each.subject in self.rules.mirrored:
-                self.left_out[each.subject] = self.rules.mirrored[each.subject]
-        return found
+        versions = []
+        for version in sorted(self.source.versions):
+            context, _ = split_subject(version.subject)
+            if self.rules.selects(version.subject):
+                versions.append(version)
+            elif context == self.rules.source_context and version.subject in self.rules.mirrored:
+                self.left_out[version.subject] = self.rules.mirrored[version.subject]
+        return versions
 
     @cached_property
     def _used(self) -> set[Subject]:
-        return {each.subject for each in self.target.versions} | set(self.target.modes)
+        return {place.subject for place in self.target.versions} | set(self.target.modes)
 
     def is_new(self, subject: Subject) -> bool:
         """Whether the target's default counts for it: nobody has used that name."""
@@ -224,15 +224,15 @@ class Planning:
     def _of_references(self, of: SubjectVersion) -> Refusal | None:
         for reference in self.source.versions[of].schema.references:
             used = used_by(of, reference)
-            told = f"{used.subject} version {used.version}"
+            version = f"{used.subject} version {used.version}"
             if split_subject(used.subject)[0] != self.rules.source_context:
-                return Refusal(SchemaRefusal.REFERENCE_ELSEWHERE, f"it refers to {told}")
+                return Refusal(SchemaRefusal.REFERENCE_ELSEWHERE, f"it refers to {version}")
             if used in self.refused:
                 why = self.refused[used].reason
-                return Refusal(SchemaRefusal.REFERENCE_REFUSED, f"it refers to {told}: {why}")
+                return Refusal(SchemaRefusal.REFERENCE_REFUSED, f"it refers to {version}: {why}")
             if used not in self.source.versions or used.subject in self.rules.mirrored:
                 return Refusal(
                     SchemaRefusal.REFERENCE_MISSING,
-                    f"it refers to {told}, which the source does not have, or has as a mirror",
+                    f"it refers to {version}, which the source does not have, or has as a mirror",
                 )
         return None

@@ -34,14 +34,14 @@ class Registering(Planning):
     ) -> None:
         super().__init__(source, target, rules)
         self._there: dict[Subject, dict[Fingerprint, tuple[SchemaVersion, VersionContent]]] = {}
-        for place, each in sorted(target.versions.items(), key=lambda item: item[0]):
-            known = self._there.setdefault(place.subject, {})
-            former = known.get(fingerprint(each.schema))
+        for place, target_content in sorted(target.versions.items(), key=lambda item: item[0]):
+            by_fingerprint = self._there.setdefault(place.subject, {})
+            former = by_fingerprint.get(fingerprint(target_content.schema))
             if former is None or former[1].is_deleted:
-                known[fingerprint(each.schema)] = (place.version, each)
+                by_fingerprint[fingerprint(target_content.schema)] = (place.version, target_content)
         self._alive = {
-            (each.subject, fingerprint(content.schema))
-            for each, content in source.versions.items()
+            (of.subject, fingerprint(content.schema))
+            for of, content in source.versions.items()
             if not content.is_deleted
         }
         self._alive_subjects = {subject for subject, _ in self._alive}

@@ -237,24 +237,24 @@ class SchemaPlan:
     @property
     def touched(self) -> frozenset[Subject]:
         """Subjects of the target whose versions or mode are changed."""
-        found = set[Subject]()
+        subjects = set[Subject]()
         for action in self.actions:
             match action:
                 case SetMode(scope, _):
-                    found.add(scope)
+                    subjects.add(scope)
                 case Import(_, place, _, _):
-                    found.add(place.subject)
+                    subjects.add(place.subject)
                 case Register() | SoftDelete():
-                    found.add(action.subject)
+                    subjects.add(action.subject)
                 case SetCompatibility():
                     pass
                 case _:
                     assert_never(action)
-        return frozenset(found)
+        return frozenset(subjects)
 
     @property
     def levelled(self) -> frozenset[Subject]:
         """Subjects of the target whose compatibility is set, unless it is so."""
         return frozenset(
-            each.subject for each in self.actions if isinstance(each, SetCompatibility)
+            action.subject for action in self.actions if isinstance(action, SetCompatibility)
         )

@@ -75,11 +75,11 @@ def schema_rows(
     source: RegistryContent, plan: SchemaPlan, rules: SchemaRules
 ) -> tuple[SchemaRow, ...]:
     """All versions that the rules select or that these refer to, in their order."""
-    to_do = {each.of for each in plan.actions if isinstance(each, Import | Register)}
+    to_do = {action.of for action in plan.actions if isinstance(action, Import | Register)}
     names: dict[SubjectVersion, list[Subject]] = {}
     for of, name in plan.placed:
         names.setdefault(of, []).append(name)
-    found = []
+    rows = []
     for of, content in sorted(source.versions.items(), key=lambda item: item[0]):
         row = SchemaRow(of, content.schema_id, content.is_deleted, SchemaState.MISSING)
         refusal = plan.refused.get(of)
@@ -96,8 +96,8 @@ def schema_rows(
             row = replace(row, state=state, names=tuple(names[of]), target_id=there)
         elif of not in to_do and not rules.selects(of.subject):
             continue
-        found.append(row)
-    return tuple(found)
+        rows.append(row)
+    return tuple(rows)
 
 
 class EachAddress(Protocol):
@@ -138,8 +138,8 @@ def verify_ids(
         schema = source.ask(calls.schema_by_id(schema_id, rules.source_context))
         wanted = fingerprint_alone(schema)
         call = calls.schema_by_id(target_id, rules.naming.context)
-        for address, found in target.ask_each(call).items():
-            if isinstance(found, HeliostatError):
-                yield IdDifference(schema_id, target_id, address, str(found))
-            elif fingerprint_alone(found) != wanted:
+        for address, answer in target.ask_each(call).items():
+            if isinstance(answer, HeliostatError):
+                yield IdDifference(schema_id, target_id, address, str(answer))
+            elif fingerprint_alone(answer) != wanted:
                 yield IdDifference(schema_id, target_id, address, "it means another schema there")

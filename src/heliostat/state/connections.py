@@ -60,7 +60,11 @@ class LinkConnections:
                     stack.enter_context(admin)
             source, target = (_sound(admin) for admin in opened.values())
             check_distinct_clusters(self.link, source.cluster_id(), target.cluster_id())
-            yield Admins(source, target, {key: each.answer() for key, each in pending.items()})
+            yield Admins(
+                source,
+                target,
+                {key: pending_answer.answer() for key, pending_answer in pending.items()},
+            )
 
 
 def _sound(admin: ClusterAdmin | BaseException) -> ClusterAdmin:

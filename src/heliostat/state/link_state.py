@@ -332,7 +332,7 @@ class LinkState:
     def missing(self, target: ClusterAdmin) -> list[TopicName]:
         """Return the state topics that do not exist, by the word of all brokers."""
         topics = (self._state, self._control, self._progress, self.offsets, self.history)
-        return missing_topics(target, [each.topic for each in topics])
+        return missing_topics(target, [topic.topic for topic in topics])
 
     def restore(
         self,
@@ -399,8 +399,10 @@ class LinkState:
         ordered = sorted(names)
         self._state.write_many(
             {
-                f"{BEGINNING_PREFIX}{at // NAMES_MAX}": {"topics": ordered[at : at + NAMES_MAX]}
-                for at in range(0, max(1, len(ordered)), NAMES_MAX)
+                f"{BEGINNING_PREFIX}{start // NAMES_MAX}": {
+                    "topics": ordered[start : start + NAMES_MAX]
+                }
+                for start in range(0, max(1, len(ordered)), NAMES_MAX)
             }
         )
 
@@ -408,9 +410,9 @@ class LinkState:
         """Record what of topics' records begins with a schema id that is replaced."""
         before = self.read().frames
         rows: dict[str, Mapping[str, Any] | None] = {
-            f"{FRAMED_PREFIX}{name}": {"frames": each.value}
-            for name, each in frames.items()
-            if before.get(name) != each
+            f"{FRAMED_PREFIX}{name}": {"frames": schema_frames.value}
+            for name, schema_frames in frames.items()
+            if before.get(name) != schema_frames
         }
         rows |= {f"{FRAMED_PREFIX}{name}": None for name in before.keys() - frames.keys()}
         self._state.write_many(rows)
@@ -453,9 +455,9 @@ class LinkState:
         mirror, and would refuse appends after those of others.
         """
         left = list(names)
-        told = {f"{HANDED_BACK_PREFIX}{name}": {"to": "MirrorMaker 2"} for name in left}
+        rows = {f"{HANDED_BACK_PREFIX}{name}": {"to": "MirrorMaker 2"} for name in left}
         ids = dict.fromkeys((PRODUCER_KEY, PRODUCERS_KEY))
-        self._state.write_many({**told, **_without_mirrors(left), **ids})
+        self._state.write_many({**rows, **_without_mirrors(left), **ids})
 
     def drop_mirrors(self, names: Iterable[TopicName]) -> None:
         """Delete the rows of these source topics' mirrors, and their starts."""

@@ -85,25 +85,25 @@ class MergedNotes:
         """Keep out versions that would take merged topics for mirrors: before any other row."""
         self._topic.write(FORMAT_KEY, dict(MERGED))
 
-    def put_seen(self, seen: ProducersTopic) -> None:
+    def put_seen(self, producers_topic: ProducersTopic) -> None:
         """Note the source's topic of links' producer ids, and how far it was read."""
-        self._topic.write(SEEN_KEY, seen._asdict())
+        self._topic.write(SEEN_KEY, producers_topic._asdict())
 
     def put_own(self, notes: Mapping[TopicName, OwnNotes]) -> None:
         """Note what the link has appended, by source topic."""
         if notes:
-            rows = {f"{OWN_PREFIX}{name}": each.to_json() for name, each in notes.items()}
+            rows = {f"{OWN_PREFIX}{name}": own_notes.to_json() for name, own_notes in notes.items()}
             self._topic.write_many(rows)
 
 
 def notes_in(topic: str, rows: Mapping[str, Mapping[str, Any]]) -> StoredNotes:
     """Return all that is noted, by a state topic's latest values."""
-    found = StoredNotes()
+    notes = StoredNotes()
     for key, value in rows.items():
         with read_as_row(topic, key):
             if key == SEEN_KEY:
-                found.seen = ProducersTopic(str(value["topic_id"]), Offset(value["end"]))
+                notes.seen = ProducersTopic(str(value["topic_id"]), Offset(value["end"]))
             elif key.startswith(OWN_PREFIX):
                 name = TopicName(key.removeprefix(OWN_PREFIX))
-                found.own[name] = OwnNotes.from_json(value)
-    return found
+                notes.own[name] = OwnNotes.from_json(value)
+    return notes

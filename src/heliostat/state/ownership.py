@@ -191,15 +191,15 @@ class Ownership:
         ConnectionLost, BrokerError
             The target refuses, or does not answer the first read of the record.
         """
-        seen: Owner | None = None
+        previous: Owner | None = None
         seen_at_s = 0.0
         has_looked = False
         while not self._must_stop():
             try:
-                owner = self._store.watch_owner(anew=seen is None)
+                owner = self._store.watch_owner(anew=previous is None)
                 now_s = self._clock.monotonic_s()
-                if owner != seen:
-                    seen, seen_at_s = owner, now_s
+                if owner != previous:
+                    previous, seen_at_s = owner, now_s
                 left_s = _left_s(owner, seen_at_s, now_s)
                 has_looked = True
                 if left_s <= 0 and self._take(owner):
@@ -208,19 +208,19 @@ class Ownership:
                 if not has_looked or error.verdict is Verdict.HALT:
                     raise
                 # The owner may not have been able to renew either: its time starts again.
-                seen, left_s = None, RIVALS_PAUSE_S
+                previous, left_s = None, RIVALS_PAUSE_S
             else:
                 if owner is not None and left_s > 0:
                     self._tell(owner)
             self._clock.sleep(min(max(left_s, 0.0), LOOK_EVERY_S))
         return False
 
-    def _take(self, seen: Owner | None) -> bool:
+    def _take(self, previous: Owner | None) -> bool:
         """Fence the previous owner, and claim the link if its record has not changed."""
         self._store.fence_owner()
-        if self._must_stop() or self._store.read_owner() != seen:
+        if self._must_stop() or self._store.read_owner() != previous:
             return False
-        before = 0 if seen is None else seen.claim
+        before = 0 if previous is None else previous.claim
         me = replace(
             self._me,
             claim=max(before, self._store.last_claim()) + 1,

@@ -84,16 +84,16 @@ class PromotionBook:
     def promote(self, promotions: Iterable[Promotion]) -> dict[TopicName, PromotedMirror]:
         """Record that mirrors are given away; return them as recorded. May be called again."""
         with self._lock:
-            stored, given = self._read(), {each.topic: each for each in promotions}
+            stored, given = self._read(), {promotion.topic: promotion for promotion in promotions}
             self._promoted |= given.keys()
             new = [
-                PromotedMirror(each, stored.mirrors.get(name))
-                for name, each in given.items()
+                PromotedMirror(promotion, stored.mirrors.get(name))
+                for name, promotion in given.items()
                 if name not in stored.promoted
             ]
             self.restore(new)
-            before = {name: each for name, each in stored.promoted.items() if name in given}
-            return before | {each.source: each for each in new}
+            before = {name: mirror for name, mirror in stored.promoted.items() if name in given}
+            return before | {mirror.source: mirror for mirror in new}
 
     def take_back(self, names: Iterable[TopicName]) -> None:
         """Delete the rows of promotions: the topics become mirrors again."""
@@ -104,7 +104,7 @@ class PromotionBook:
 
     def restore(self, former: Iterable[PromotedMirror]) -> None:
         """Write their rows before the mirrors' go: a topic of neither would be a stranger's."""
-        rows = {each.promotion.key: each.to_json() for each in former}
+        rows = {mirror.promotion.key: mirror.to_json() for mirror in former}
         if rows:
             self._write(rows)
             names = [TopicName(key.removeprefix(PROMOTED_PREFIX)) for key in rows]

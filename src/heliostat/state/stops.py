@@ -51,10 +51,10 @@ class StopBook:
         """All stops; never modified in place."""
         return self._known
 
-    def begin(self, known: Stops) -> None:
+    def begin(self, stops: Stops) -> None:
         """Start with the stops that were written before."""
         with self._lock:
-            self._known = dict(known)
+            self._known = dict(stops)
 
     def restore(self) -> None:
         """Write all stops to a recreated state topic."""
@@ -93,16 +93,16 @@ class StopBook:
 
 
 def changed_stops(
-    known: Mapping[TopicPartition, PartitionReport],
+    stops: Mapping[TopicPartition, PartitionReport],
     reports: Iterable[PartitionReport],
     is_mirrored: Callable[[TopicPartition], bool],
 ) -> dict[TopicPartition, PartitionReport | None]:
     """Return the stops to write; a stop that lasts keeps its start time."""
     changed: dict[TopicPartition, PartitionReport | None] = {
-        source: None for source in known if not is_mirrored(source)
+        source: None for source in stops if not is_mirrored(source)
     }
     for report in reports:
-        was = known.get(report.source)
+        was = stops.get(report.source)
         if report.state.is_stopped:
             if was is not None and (was.state, was.code) == (report.state, report.code):
                 report = replace(report, since_ms=was.since_ms)  # noqa: PLW2901  # the same stop

@@ -216,8 +216,8 @@ class JobRows:
 
     def standings(self) -> list[JobStanding]:
         """Return all jobs, the earliest first."""
-        known = (self.standing(of_id) for of_id in self._jobs)
-        return [each for each in known if each is not None]
+        standings = (self.standing(of_id) for of_id in self._jobs)
+        return [standing for standing in standings if standing is not None]
 
     def outdated(self) -> list[str]:
         """Return the keys of rows that need not be kept."""
@@ -231,13 +231,13 @@ class JobRows:
 
 def told_between(before: list[JobStanding], now: list[JobStanding]) -> Iterator[tuple[str, bool]]:
     """Yield what is told of jobs that began or ended, and whether all is well with it."""
-    known = {each.job.job_id: each for each in before}
-    for each in now:
-        was = known.get(each.job.job_id)
+    by_id = {earlier.job.job_id: earlier for earlier in before}
+    for standing in now:
+        was = by_id.get(standing.job.job_id)
         if was is None:
-            yield each.job.begun_text, True
-        if each.end is not None and (was is None or was.end != each.end):
-            yield each.end.told(each.job.job_id), each.end.is_good
+            yield standing.job.begun_text, True
+        if standing.end is not None and (was is None or was.end != standing.end):
+            yield standing.end.told(standing.job.job_id), standing.end.is_good
 
 
 def beats_key(of_id: str) -> str:

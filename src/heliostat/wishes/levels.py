@@ -167,7 +167,7 @@ class Levels:
         if isinstance(level, Limit):
             return self.limit_of(level.topic) == level.bytes_per_s
         rows = reversed(self._by_key.values())
-        newest = next((each for each in rows if isinstance(each, Preference)), None)
+        newest = next((row for row in rows if isinstance(row, Preference)), None)
         if newest is None:
             return level.priority is Priority.NORMAL
         return (newest.topics, newest.priority) == (level.topics, level.priority)
@@ -180,27 +180,27 @@ class Levels:
     def limits(self) -> Iterator[Limit]:
         """Yield the limits that hold, the link's first, then by name."""
         held = [
-            each
-            for each in self._by_key.values()
-            if isinstance(each, Limit) and each.bytes_per_s is not None
+            level
+            for level in self._by_key.values()
+            if isinstance(level, Limit) and level.bytes_per_s is not None
         ]
-        yield from sorted(held, key=lambda each: each.key)[: LIMITED_TOPICS_MAX + 1]
+        yield from sorted(held, key=lambda limit: limit.key)[: LIMITED_TOPICS_MAX + 1]
 
     def byte_limits(self) -> ByteLimits:
         """Return the limits that hold, without who wishes them."""
         link, topics = 0, list[tuple[TopicName, int]]()
-        for each in self.limits():
-            if each.topic is None:
-                link = each.bytes_per_s or 0
-            elif each.bytes_per_s:
-                topics.append((each.topic, each.bytes_per_s))
+        for limit in self.limits():
+            if limit.topic is None:
+                link = limit.bytes_per_s or 0
+            elif limit.bytes_per_s:
+                topics.append((limit.topic, limit.bytes_per_s))
         return ByteLimits(link, tuple(topics))
 
     def preferences(self) -> Iterator[Preference]:
         """Yield the priorities, the newest last."""
-        for each in self._by_key.values():
-            if isinstance(each, Preference):
-                yield each
+        for level in self._by_key.values():
+            if isinstance(level, Preference):
+                yield level
 
     def priority_of(self, topic: TopicName) -> Priority:
         """Return the priority of a topic."""

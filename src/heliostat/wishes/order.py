@@ -211,14 +211,16 @@ class Orders:
 
     def of(self, stage: Stage) -> list[OrderStanding]:
         """Return the orders that came just so far, the earliest first."""
-        return [each for each in self.standings() if each.stage is stage]
+        return [standing for standing in self.standings() if standing.stage is stage]
 
     def outdated(self, now_ms: int) -> list[str]:
         """Return the keys of rows that need not be kept: the order itself goes first.
 
         An order that no owner has ended is never one of them.
         """
-        old = [at for at, ended in self._ended.items() if now_ms - ended.at_ms >= KEPT_MS]
+        old = [
+            order_id for order_id, ended in self._ended.items() if now_ms - ended.at_ms >= KEPT_MS
+        ]
         return [
             key
             for order_id in old

@@ -42,10 +42,12 @@ def report_of(wishes: Wishes) -> dict[str, Any]:
     preferences = list(wishes.levels.preferences())[-REPORTED_MAX:]
     return {
         "link": None if of_link is None else of_link.to_json(),
-        "paused": [{"place": str(each.place), **each.to_json()} for each in pauses[:REPORTED_MAX]],
+        "paused": [{"place": str(wish.place), **wish.to_json()} for wish in pauses[:REPORTED_MAX]],
         "paused_count": len(pauses),
-        "limits": [{"topic": each.topic, **each.to_json()} for each in limits],
-        "preferences": [{"topics": each.topics, **each.to_json()} for each in preferences],
+        "limits": [{"topic": limit.topic, **limit.to_json()} for limit in limits],
+        "preferences": [
+            {"topics": preference.topics, **preference.to_json()} for preference in preferences
+        ],
     }
 
 

@@ -90,7 +90,7 @@ class RestartMemory:
         self, error: BaseException, now_ms: int, limit: int, host: str = ""
     ) -> RestartMemory:
         """Return what to remember of a link that halts now."""
-        found = replace(
+        memory = replace(
             self,
             limit=limit,
             code=getattr(error, "code", ""),
@@ -100,11 +100,11 @@ class RestartMemory:
             host=host,
         )
         if cure_of(error) is Cure.CONFIGURATION and limit:
-            return replace(found, phase=Phase.REFUSED)
+            return replace(memory, phase=Phase.REFUSED)
         if self.count >= limit:
-            return replace(found, phase=Phase.GAVE_UP)
+            return replace(memory, phase=Phase.GAVE_UP)
         return replace(
-            found,
+            memory,
             phase=Phase.WAITS,
             count=self.count + 1,
             next_ms=now_ms + round(pause_s(self.count) * 1000),

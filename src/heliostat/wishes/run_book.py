@@ -77,11 +77,11 @@ class RunBook:
 
     def is_carried_out(self, run: Run) -> bool:
         """Return whether another process carries it out: it says so within some seconds."""
-        seen = self._look(run)
+        snapshot = self._look(run)
         until_s = self._clock.monotonic_s() + QUIET_S
         while self._clock.monotonic_s() < until_s:
             self._book.consume(0.5)
-            if self._look(run) != seen:
+            if self._look(run) != snapshot:
                 return True
         return False
 

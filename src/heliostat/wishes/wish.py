@@ -189,7 +189,8 @@ class Wishes:
         """Return the last wish for a place; a topic's is one for its partitions, too."""
         places = {place, Place(place.topic)}
         _, wish = max(
-            (self._by_place.get(each, (0, None)) for each in places), key=lambda item: item[0]
+            (self._by_place.get(candidate, (0, None)) for candidate in places),
+            key=lambda item: item[0],
         )
         return wish
 

@@ -126,7 +126,7 @@ class WishBook:
 
     def order(self, orders: Iterable[Order], replication_factor: int | None = None) -> Offset:
         """Write orders; return the offset after the last one."""
-        return self.put({each.key: each.to_json() for each in orders}, replication_factor)
+        return self.put({order.key: order.to_json() for order in orders}, replication_factor)
 
     def remember(self, memory: RestartMemory, replication_factor: int | None = None) -> None:
         """Write what is remembered of the link's restarts."""

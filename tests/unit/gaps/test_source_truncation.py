@@ -112,6 +112,33 @@ def test_a_new_epoch_is_written_at_once_and_progress_in_time() -> None:
     assert book.to_ask({P: 4}, [T]) == {}
 
 
+@pytest.mark.parametrize("state", [PartitionState.COPYING, PartitionState.DIVERGED])
+def test_where_a_source_lost_holes_only_what_was_copied_since_is_noted(state: Any) -> None:
+    """Given holes at the end of the copy / when another leader writes there / then it is noted.
+
+    Whoever decides on a later loss goes by that epoch's end: by the former one's, what was copied
+    since would be copied again.
+    """
+    book = EpochBook({T: CopiedTopic(str(ID), {PartitionId(0): CopyNote(53, 0, 31)})})
+    assert book.take([report(31, copied=(53, 0), target_end=31)], {T: ID}) == []
+    assert book.topics()[T].partitions == {PartitionId(0): CopyNote(53, 0, 31)}
+    assert book.take([report(47, copied=(47, 1), state=state, target_end=47)], {T: ID}) == []
+    (note,) = book.topics()[T].partitions.values()
+    assert note[:2] == (47, 1)
+    assert book.due(all_moved=False)
+    assert book.take([report(53, copied=(53, 0), target_end=47)], {T: ID}) == []  # a late one
+    assert book.to_ask({P: 2}, [T]) == {P: note}
+
+
+def test_a_round_that_has_read_a_log_anew_tells_more() -> None:
+    book = EpochBook({T: CopiedTopic(str(ID), {PartitionId(0): CopyNote(53, 0)})})
+    spec = copied_spec()
+    book.note(spec, CopyNote(47, 1))
+    assert book.row_of(spec) == CopyNote(47, 1)
+    book.settle_noted(is_over=True)
+    assert book.topics()[T].partitions == {PartitionId(0): CopyNote(47, 1)}
+
+
 def test_a_loss_at_the_target_is_reported_once() -> None:
     book = EpochBook({T: CopiedTopic(str(ID), {PartitionId(0): CopyNote(100, 3)})})
     assert book.take([report(60)], {T: ID}) == [LostRange(P, P, 60, 100)]
@@ -181,6 +208,20 @@ def test_a_stopped_partitions_progress_is_noted_at_once() -> None:
     stop = report(150, copied=(150, 3), state=PartitionState.GAP)
     assert book.take([stop], {T: ID}) == []
     assert book.due(all_moved=False)[T].partitions == {PartitionId(0): CopyNote(150, 3)}
+
+
+def test_what_a_partition_had_copied_is_written_as_it_stops_and_not_again() -> None:
+    book = EpochBook({T: CopiedTopic(str(ID), {PartitionId(0): CopyNote(100, 3)})})
+    book.take([report(150, copied=(150, 3))], {T: ID})
+    assert book.due(all_moved=False) == {}
+    stop = report(150, copied=(150, 3), state=PartitionState.GAP)
+    book.take([stop], {T: ID})
+    assert book.due(all_moved=False)[T].partitions == {PartitionId(0): CopyNote(150, 3)}
+    other = replace(report(9, copied=(9, 3)), source=TopicPartition(T, PartitionId(1)))
+    book.take([other, stop], {T: ID})
+    book.due(all_moved=False)
+    book.take([replace(other, position=10, copied_to=10), stop], {T: ID})
+    assert book.due(all_moved=False) == {}
 
 
 @pytest.mark.parametrize(("position", "lost"), [(99, True), (100, False), (101, False)])

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from unit.handover.test_steps import OPTIONS, World, conductor, failed_at
 
-from heliostat.handover.run import RunState
+from heliostat.handover.run import RunKind, RunState
 
 
 def test_transactions_that_no_broker_tells_are_waited_for_unless_that_is_accepted() -> None:
@@ -46,3 +46,14 @@ def test_groups_that_the_link_does_not_sync_are_waited_for_too(*, is_synced: boo
     assert run.state is RunState.DONE
     assert f"as accepted, others read on at the source: {apart}" in run.step("groups").text
     assert ("groups.sync is off" in run.step("groups").text) is not is_synced
+
+
+def test_which_groups_read_how_much_again_is_told() -> None:
+    """Given groups of merged topics / when both links end / then the step says what they read
+
+    again, those with most first.
+    """
+    world = World(RunKind.FINISH, rereads={"audit": 7, "billing": 1204})
+    step = conductor(world).go().step("groups")
+    assert step.text.endswith("read records again: billing 1,204; audit 7")
+    assert step.facts["rereads"] == world.rereads

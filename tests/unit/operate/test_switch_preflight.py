@@ -64,7 +64,12 @@ def test_all_problems_are_told_at_once_those_that_stop_it_first() -> None:
             ("orders-0: a transaction is open",), ("payments-0: no right",)
         ),
         deny=DenyRules(cannot=(Cannot(Why.NO_AUTHORIZER),)),
-        groups=GroupsSeen(is_synced=True, reading=("billing (app at 10.0.0.7)",), apart=("audit",)),
+        groups=GroupsSeen(
+            is_synced=True,
+            reading=("billing (app at 10.0.0.7)",),
+            apart=("audit",),
+            rereads={"billing": 1204},
+        ),
     )
     assert [(each.code, each.weight) for each in told] == [
         ("not_running", Weight.STOPS),
@@ -73,6 +78,7 @@ def test_all_problems_are_told_at_once_those_that_stop_it_first() -> None:
         ("open_transactions", Weight.TOLD),
         ("not_fenced", Weight.TOLD),
         ("groups_reading", Weight.TOLD),
+        ("groups_read_again", Weight.TOLD),
         ("groups_apart", Weight.TOLD),
     ]
     assert all(each.text and each.hint for each in told)

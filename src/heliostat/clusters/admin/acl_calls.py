@@ -99,15 +99,15 @@ def create(caller: Caller, bindings: Iterable[AclBinding]) -> dict[AclBinding, B
         request = CreateAclsRequest(
             creations=[
                 kind(
-                    resource_type=_KINDS[each.rule.kind],
-                    resource_name=each.rule.name,
-                    resource_pattern_type=_PATTERNS[each.rule.pattern],
-                    principal=each.rule.principal,
-                    host=each.host,
-                    operation=OPERATION_CODES[each.rule.operation],
-                    permission_type=_PERMISSIONS[each.permission],
+                    resource_type=_KINDS[acl.rule.kind],
+                    resource_name=acl.rule.name,
+                    resource_pattern_type=_PATTERNS[acl.rule.pattern],
+                    principal=acl.rule.principal,
+                    host=acl.host,
+                    operation=OPERATION_CODES[acl.rule.operation],
+                    permission_type=_PERMISSIONS[acl.permission],
                 )
-                for each in some
+                for acl in some
             ]
         )
         rows = caller.send(request).results
@@ -124,15 +124,15 @@ def delete(caller: Caller, bindings: Iterable[AclBinding]) -> dict[AclBinding, b
         request = DeleteAclsRequest(
             filters=[
                 kind(
-                    resource_type_filter=_KINDS[each.rule.kind],
-                    resource_name_filter=each.rule.name,
-                    pattern_type_filter=_PATTERNS[each.rule.pattern],
-                    principal_filter=each.rule.principal,
-                    host_filter=each.host,
-                    operation=OPERATION_CODES[each.rule.operation],
-                    permission_type=_PERMISSIONS[each.permission],
+                    resource_type_filter=_KINDS[acl.rule.kind],
+                    resource_name_filter=acl.rule.name,
+                    pattern_type_filter=_PATTERNS[acl.rule.pattern],
+                    principal_filter=acl.rule.principal,
+                    host_filter=acl.host,
+                    operation=OPERATION_CODES[acl.rule.operation],
+                    permission_type=_PERMISSIONS[acl.permission],
                 )
-                for each in some
+                for acl in some
             ]
         )
         rows = caller.send(request).filter_results
@@ -179,4 +179,4 @@ def _binding(resource: Any, row: Any) -> AclBinding:
 
 
 def _part(codes: Mapping[_Part, int], code: int, unknown: _Part) -> _Part:
-    return next((part for part, known in codes.items() if known == code), unknown)
+    return next((part for part, part_code in codes.items() if part_code == code), unknown)

@@ -35,21 +35,23 @@ def append(
             timeout_ms=caller.timeout_ms,
             topic_data=[
                 kind(
-                    name=one.topic,
+                    name=partition.topic,
                     partition_data=[
-                        kind.PartitionProduceData(index=one.partition, records=batches[one])
+                        kind.PartitionProduceData(
+                            index=partition.partition, records=batches[partition]
+                        )
                     ],
                 )
-                for one in those
+                for partition in those
             ],
             max_version=TOPIC_NAMES_UP_TO,
         )
-        found: dict[TopicPartition, Offset | BrokerError] = {}
+        answers: dict[TopicPartition, Offset | BrokerError] = {}
         for topic in caller.send(request, leader).responses:
             for row in topic.partition_responses:
-                one = TopicPartition(TopicName(topic.name), row.index)
-                error = error_of(row.error_code, f"append to {one}", row.error_message)
-                found[one] = error or Offset(row.base_offset)
-        return found
+                partition = TopicPartition(TopicName(topic.name), row.index)
+                error = error_of(row.error_code, f"append to {partition}", row.error_message)
+                answers[partition] = error or Offset(row.base_offset)
+        return answers
 
     return leaders.ask_each(batches, ask)

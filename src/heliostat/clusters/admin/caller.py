@@ -130,7 +130,7 @@ class Caller:
             answers = conn.exchange_once(
                 requests, _response_of(requests[0]), high, self.timeout_ms / 1000, low
             )
-            if any(getattr(each, "throttle_time_ms", 0) >= MUTED_MS for each in answers):
+            if any(getattr(answer, "throttle_time_ms", 0) >= MUTED_MS for answer in answers):
                 conn.close()
             return answers
 

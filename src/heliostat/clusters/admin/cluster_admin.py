@@ -118,8 +118,8 @@ class ClusterAdmin(TransactionAdmin, OwnRights):
     def brokers(self, lately_s: float = 0.0) -> tuple[BrokerInfo, ...]:
         """The brokers that are alive, or were `lately_s` ago, by id."""
         rows = self._caller.about(lately_s).brokers
-        found = [BrokerInfo(BrokerId(r.node_id), r.host, r.port, r.rack) for r in rows]
-        return tuple(sorted(found, key=lambda broker: broker.broker_id))
+        infos = [BrokerInfo(BrokerId(r.node_id), r.host, r.port, r.rack) for r in rows]
+        return tuple(sorted(infos, key=lambda broker: broker.broker_id))
 
     def describe_topics(
         self, names: Iterable[TopicName] | None = None
@@ -261,9 +261,9 @@ class ClusterAdmin(TransactionAdmin, OwnRights):
 
     def list_groups(self, *, states: Sequence[str] = (), kinds: Sequence[str] = ()) -> GroupListing:
         """Groups that we may see; only of some states (from 2.6) or kinds (from 3.8), if given."""
-        found = group_calls.list_groups(self._caller, states=states, kinds=kinds)
-        self._coordinators.learn(found.groups.values())
-        return found
+        listing = group_calls.list_groups(self._caller, states=states, kinds=kinds)
+        self._coordinators.learn(listing.groups.values())
+        return listing
 
     def describe_members(
         self, groups: Iterable[GroupId], kind: str = CLASSIC_KIND

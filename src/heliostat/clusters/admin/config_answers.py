@@ -43,40 +43,40 @@ def decode_configs(body: bytes) -> list[ConfigAnswer]:
     rows: list[ConfigAnswer] = []
     blocks: list[tuple[bytes, Configs]] = []
     entries: dict[tuple[str | None, bytes], ConfigEntry] = {}
-    count, at = read_uvarint(body, _RESULTS_AT)
+    count, position = read_uvarint(body, _RESULTS_AT)
     for _ in range(count - 1):
-        error_code = struct.unpack_from(">h", body, at)[0]
-        message, at = read_compact_string(body, at + 2)
-        name, at = read_compact_string(body, at + 1)
-        for number, (block, known) in enumerate(blocks):
+        error_code = struct.unpack_from(">h", body, position)[0]
+        message, position = read_compact_string(body, position + 2)
+        name, position = read_compact_string(body, position + 1)
+        for number, (block, block_configs) in enumerate(blocks):
             # A block begins with its number of settings, so equal bytes are all of them.
-            if body.startswith(block, at):
-                configs = known
-                at += len(block)
+            if body.startswith(block, position):
+                configs = block_configs
+                position += len(block)
                 if number:
                     blocks.insert(0, blocks.pop(number))
                 break
         else:
-            start = at
-            configs, at = _configs(body, at, entries)
-            blocks.insert(0, (body[start:at], configs))
+            start = position
+            configs, position = _configs(body, position, entries)
+            blocks.insert(0, (body[start:position], configs))
             del blocks[BLOCKS_MAX:]
-        at = skip_tagged_fields(body, at)
+        position = skip_tagged_fields(body, position)
         rows.append(ConfigAnswer(name or "", error_code, message, configs))
-    if at >= len(body):  # the tagged fields of the answer follow
+    if position >= len(body):  # the tagged fields of the answer follow
         raise ValueError("the answer is shorter than it says")
     return rows
 
 
 def _configs(
-    body: bytes, at: int, entries: dict[tuple[str | None, bytes], ConfigEntry]
+    body: bytes, position: int, entries: dict[tuple[str | None, bytes], ConfigEntry]
 ) -> tuple[Configs, int]:
     configs: dict[str, ConfigEntry] = {}
-    count, at = read_uvarint(body, at)
+    count, position = read_uvarint(body, position)
     for _ in range(count - 1):
-        name, at = read_compact_string(body, at)
-        value, at = read_compact_string(body, at)
-        flags = body[at : at + 3]  # read-only, source, sensitive
+        name, position = read_compact_string(body, position)
+        value, position = read_compact_string(body, position)
+        flags = body[position : position + 3]  # read-only, source, sensitive
         entry = entries.get((value, flags))
         if entry is None:
             source = _SOURCES.get(flags[1], ConfigSource.OTHER)
@@ -88,16 +88,16 @@ def _configs(
                 is_sensitive=bool(flags[2]),
             )
         configs[name or ""] = entry
-        at = _after_synonyms(body, at + 3)
-        _, at = read_compact_string(body, at + 1)  # after the type: the documentation
-        at = skip_tagged_fields(body, at)
-    return configs, at
+        position = _after_synonyms(body, position + 3)
+        _, position = read_compact_string(body, position + 1)  # after the type: the documentation
+        position = skip_tagged_fields(body, position)
+    return configs, position
 
 
-def _after_synonyms(body: bytes, at: int) -> int:
-    count, at = read_uvarint(body, at)
+def _after_synonyms(body: bytes, position: int) -> int:
+    count, position = read_uvarint(body, position)
     for _ in range(count - 1):
-        _, at = read_compact_string(body, at)
-        _, at = read_compact_string(body, at)
-        at = skip_tagged_fields(body, at + 1)
-    return at
+        _, position = read_compact_string(body, position)
+        _, position = read_compact_string(body, position)
+        position = skip_tagged_fields(body, position + 1)
+    return position

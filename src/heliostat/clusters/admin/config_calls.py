@@ -89,8 +89,8 @@ def _entries(row: ConfigAnswer, kind: str) -> Mapping[str, ConfigEntry] | Broker
 
 def _entry(row: Any) -> ConfigEntry:
     number = row.config_source
-    known = number in ConfigSource._value2member_map_
-    source = ConfigSource(number) if known else ConfigSource.OTHER
+    is_known = number in ConfigSource._value2member_map_
+    source = ConfigSource(number) if is_known else ConfigSource.OTHER
     return ConfigEntry(
         value=row.value,
         source=source,

@@ -48,20 +48,20 @@ def decode_listed(body: bytes, version: int) -> tuple[int, list[ListedRow]]:
         The bytes do not follow the format.
     """
     (error_code,) = _INT16.unpack_from(body, _BEHIND_THROTTLE)
-    count, at = read_uvarint(body, _BEHIND_THROTTLE + _INT16.size)
+    count, position = read_uvarint(body, _BEHIND_THROTTLE + _INT16.size)
     rows: list[ListedRow] = []
     for _ in range(count - 1):
-        group, at = read_compact_string(body, at)
-        protocol, at = read_compact_string(body, at)
+        group, position = read_compact_string(body, position)
+        protocol, position = read_compact_string(body, position)
         state: str | None = ""
         kind: str | None = ""
         if version >= _STATES_FROM:
-            state, at = read_compact_string(body, at)
+            state, position = read_compact_string(body, position)
         if version >= _TYPES_FROM:
-            kind, at = read_compact_string(body, at)
-        at = skip_tagged_fields(body, at)
+            kind, position = read_compact_string(body, position)
+        position = skip_tagged_fields(body, position)
         rows.append(ListedRow(group or "", protocol or "", state or "", kind or ""))
-    _ends_here(body, at)
+    _ends_here(body, position)
     return error_code, rows
 
 
@@ -74,36 +74,36 @@ def decode_fetched(body: bytes) -> list[FetchedRow]:
         The bytes do not follow the format.
     """
     partitions: dict[tuple[str, int], TopicPartition] = {}
-    count, at = read_uvarint(body, _BEHIND_THROTTLE)
+    count, position = read_uvarint(body, _BEHIND_THROTTLE)
     rows: list[FetchedRow] = []
     for _ in range(count - 1):
-        group, at = read_compact_string(body, at)
+        group, position = read_compact_string(body, position)
         offsets: dict[TopicPartition, CommittedOffset | int] = {}
-        topics, at = read_uvarint(body, at)
+        topics, position = read_uvarint(body, position)
         for _ in range(topics - 1):
-            at = _topic(body, at, partitions, offsets)
-        (error_code,) = _INT16.unpack_from(body, at)
-        at = skip_tagged_fields(body, at + _INT16.size)
+            position = _topic(body, position, partitions, offsets)
+        (error_code,) = _INT16.unpack_from(body, position)
+        position = skip_tagged_fields(body, position + _INT16.size)
         rows.append(FetchedRow(group or "", error_code, offsets))
-    _ends_here(body, at)
+    _ends_here(body, position)
     return rows
 
 
 def _topic(
     body: bytes,
-    at: int,
+    position: int,
     partitions: dict[tuple[str, int], TopicPartition],
     offsets: dict[TopicPartition, CommittedOffset | int],
 ) -> int:
     """Read one topic of one group; `partitions` are shared by the whole answer."""
-    found, at = read_compact_string(body, at)
-    name = found or ""
-    count, at = read_uvarint(body, at)
+    raw_name, position = read_compact_string(body, position)
+    name = raw_name or ""
+    count, position = read_uvarint(body, position)
     for _ in range(count - 1):
-        index, offset, _epoch = _PARTITION.unpack_from(body, at)
-        metadata, at = read_compact_string(body, at + _PARTITION.size)
-        (error_code,) = _INT16.unpack_from(body, at)
-        at = skip_tagged_fields(body, at + _INT16.size)
+        index, offset, _epoch = _PARTITION.unpack_from(body, position)
+        metadata, position = read_compact_string(body, position + _PARTITION.size)
+        (error_code,) = _INT16.unpack_from(body, position)
+        position = skip_tagged_fields(body, position + _INT16.size)
         partition = partitions.get((name, index))
         if partition is None:
             partition = TopicPartition(TopicName(name), PartitionId(index))
@@ -112,9 +112,9 @@ def _topic(
             offsets[partition] = error_code
         elif offset != NO_COMMIT:
             offsets[partition] = CommittedOffset(Offset(offset), metadata or "")
-    return skip_tagged_fields(body, at)
+    return skip_tagged_fields(body, position)
 
 
-def _ends_here(body: bytes, at: int) -> None:
-    if skip_tagged_fields(body, at) > len(body):
+def _ends_here(body: bytes, position: int) -> None:
+    if skip_tagged_fields(body, position) > len(body):
         raise ValueError("the answer is shorter than it says")

@@ -104,7 +104,7 @@ class Coordinators:
 
     def learn(self, groups: Iterable[ListedGroup]) -> None:
         """Note coordinators: each broker has listed the groups that it coordinates."""
-        self._known.update({each.group: each.coordinator for each in groups})
+        self._known.update({group.group: group.coordinator for group in groups})
 
     def ask_each(
         self,
@@ -118,7 +118,9 @@ class Coordinators:
         pending = sorted(set(groups))
         answers: _Answers[_Answer] = {}
         for _ in range(COORDINATOR_LOOKUPS):
-            answers.update(self._look_up([each for each in pending if each not in self._known]))
+            answers.update(
+                self._look_up([group_id for group_id in pending if group_id not in self._known])
+            )
             by_broker: dict[BrokerId, list[GroupId]] = defaultdict(list)
             for group in pending:
                 if group in self._known:
@@ -223,11 +225,13 @@ def list_groups(
             )
             continue
         question = ("groups", broker, tuple(states), tuple(kinds))
-        code, found = caller.remembered.decoded(question, response, partial(_listed, broker))
+        code, broker_groups = caller.remembered.decoded(
+            question, response, partial(_listed, broker)
+        )
         error = error_of(code, f"list the groups of broker {broker}")
         if error is not None:
             failed[broker] = error
-        groups.update(found)
+        groups.update(broker_groups)
     return GroupListing(groups, failed)
 
 
@@ -250,8 +254,8 @@ def describe_members(
         return {
             GroupId(row.group_id): error_of(row.error_code, f"describe group {row.group_id}")
             or tuple(
-                GroupMember(each.client_id, each.client_host, topics_of_member(each, kind))
-                for each in row.members
+                GroupMember(member.client_id, member.client_host, topics_of_member(member, kind))
+                for member in row.members
             )
             for row in caller.send(_describe_request(some, kind), broker).groups
         }
@@ -354,8 +358,8 @@ def _row(row: FetchedRow) -> FetchedOffsets | BrokerError:
     if error is not None:
         return error
     return {
-        partition: found if isinstance(found, CommittedOffset) else _refused(partition, found)
-        for partition, found in row.offsets.items()
+        partition: answer if isinstance(answer, CommittedOffset) else _refused(partition, answer)
+        for partition, answer in row.offsets.items()
     }
 
 

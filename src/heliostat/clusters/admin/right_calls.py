@@ -123,7 +123,7 @@ def _shown_topics(caller: Caller, names: Sequence[str]) -> dict[str, frozenset[O
             if row.error_code == 0:
                 bits = row.authorized_operations or ()
                 shown[row.name] = frozenset(
-                    each for each, code in OPERATION_CODES.items() if code in bits
+                    operation for operation, code in OPERATION_CODES.items() if code in bits
                 )
     return shown
 

@@ -64,14 +64,14 @@ def alter(
             ],
             upsertions=[
                 kind.ScramCredentialUpsertion(
-                    name=each.credential.user,
+                    name=upsertion.credential.user,
                     mechanism=code,
-                    iterations=each.credential.iterations,
-                    salt=each.salt,
-                    salted_password=each.salted_password,
+                    iterations=upsertion.credential.iterations,
+                    salt=upsertion.salt,
+                    salted_password=upsertion.salted_password,
                 )
-                for each in wanted
-                if each.credential.mechanism is mechanism
+                for upsertion in wanted
+                if upsertion.credential.mechanism is mechanism
             ],
         )
         if request.deletions or request.upsertions:

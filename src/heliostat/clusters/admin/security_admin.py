@@ -29,7 +29,7 @@ class SecurityAdmin:
         self, describe: Callable[[Caller, BrokerId], Answer]
     ) -> dict[BrokerId, Answer | BrokerError]:
         answers = each_broker(self._caller, partial(describe, self._caller))
-        return {broker: _refusal_or(broker, each) for broker, each in answers.items()}
+        return {broker: _refusal_or(broker, answer) for broker, answer in answers.items()}
 
     def describe_acls(self, broker: BrokerId | None = None) -> acl_calls.Describing:
         """All bindings as one broker knows them; a cluster without an authorizer says so."""

@@ -112,7 +112,7 @@ def _active_of(row: Any) -> Active:
 
 
 def _open_of(row: Any) -> Open:
-    found = [
+    transactions = [
         OpenTransaction(
             ProducerId(producer.producer_id),
             Offset(producer.current_txn_start_offset),
@@ -121,7 +121,7 @@ def _open_of(row: Any) -> Open:
         for producer in row.active_producers
         if producer.current_txn_start_offset >= 0
     ]
-    return tuple(sorted(found, key=lambda each: each.first))
+    return tuple(sorted(transactions, key=lambda transaction: transaction.first))
 
 
 def transaction_names(
@@ -133,7 +133,7 @@ def transaction_names(
     describe. A broker that is down or older lists none, and callers have only the producer id.
     """
     wanted = sorted(set(producers))
-    found: dict[ProducerId, str] = {}
+    names: dict[ProducerId, str] = {}
     failed: dict[BrokerId, str] = {}
     for broker in brokers if wanted else ():
         request = ListTransactionsRequest(
@@ -147,5 +147,5 @@ def transaction_names(
         if answer.error_code:
             failed[broker] = KAFKA_ERROR_NAMES.get(answer.error_code, str(answer.error_code))
         for row in answer.transaction_states:
-            found[ProducerId(row.producer_id)] = row.transactional_id
-    return TransactionNames(found, failed)
+            names[ProducerId(row.producer_id)] = row.transactional_id
+    return TransactionNames(names, failed)

@@ -88,7 +88,11 @@ class Brokers:
         conns = {conn.endpoint: conn for conn in [*self._seeds, *self._brokers.values()]}
         return BrokerFacts(
             {broker: conn.endpoint for broker, conn in self._brokers.items()},
-            {at: conn.known_versions for at, conn in conns.items() if conn.known_versions},
+            {
+                endpoint: conn.known_versions
+                for endpoint, conn in conns.items()
+                if conn.known_versions
+            },
             frozenset(broker for broker, conn in self._brokers.items() if conn.is_connected),
         )
 
@@ -116,10 +120,10 @@ class Brokers:
 
     def learn(self, broker: BrokerId, endpoint: Endpoint) -> None:
         """Note where a broker listens now."""
-        known = self._brokers.get(broker)
-        if known is None or known.endpoint != endpoint:
-            if known is not None:
-                known.close()
+        conn = self._brokers.get(broker)
+        if conn is None or conn.endpoint != endpoint:
+            if conn is not None:
+                conn.close()
             # A seed at that address is connected already, which costs round trips.
             seeds = (seed for seed in self._seeds if seed.endpoint == endpoint)
             self._brokers[broker] = next(seeds, None) or self._conn(endpoint)
@@ -128,7 +132,9 @@ class Brokers:
 
     def reach(self, brokers: Iterable[BrokerId]) -> None:
         """Connect to these in parallel, and doubt those that are much slower than the others."""
-        conns = [self._brokers[each] for each in sorted(set(brokers)) if each in self._brokers]
+        conns = [
+            self._brokers[broker] for broker in sorted(set(brokers)) if broker in self._brokers
+        ]
         probe_side_by_side(conns, self._settings.connect_timeout_s)
 
     def seeds_that_answer(self, within_s: float) -> list[Endpoint]:
@@ -195,7 +201,9 @@ class Brokers:
                 raise reason  # a refusal says more than that others are gone
         raise ConnectionLost(
             f"no broker of {self._access.described} answers",
-            hint=next((each.hint for each in reasons if each.hint != ConnectionLost.hint), None)
+            hint=next(
+                (failure.hint for failure in reasons if failure.hint != ConnectionLost.hint), None
+            )
             or "check the addresses in `bootstrap` and that the brokers run",
             tried="; ".join(map(_tried, reasons[-3:])),
         )
@@ -217,22 +225,24 @@ class Brokers:
         """Whether each broker that an answer has named answers a request; all asked at once."""
         questions = {broker: (conn, [request]) for broker, conn in self._brokers.items()}
         answers = ask_side_by_side(questions, response, version_max)
-        return {broker: not isinstance(each, ConnectionLost) for broker, each in answers.items()}
+        return {
+            broker: not isinstance(answer, ConnectionLost) for broker, answer in answers.items()
+        }
 
     def _in_order(self) -> Iterator[ControlConnection]:
         """Brokers in the order in which to ask them.
 
         Those that do not answer come last: they fail at once, with the reason.
         """
-        known = sorted(
+        brokers = sorted(
             self._brokers.items(),
             key=lambda item: (not item[1].is_answering(), not item[1].is_connected),
         )
-        if any(conn.is_connected for _, conn in known):
-            first = [conn for _, conn in known]
+        if any(conn.is_connected for _, conn in brokers):
+            first = [conn for _, conn in brokers]
         else:  # a seed's probe finds one that answers sooner than a request to one that hangs
-            first = [conn for broker, conn in known if broker in self._first]
-        later = [conn for _, conn in known if conn not in first]
+            first = [conn for broker, conn in brokers if broker in self._first]
+        later = [conn for _, conn in brokers if conn not in first]
         return itertools.chain(first, self._answering_seeds(), later)
 
     def _answering_seeds(self) -> Iterator[ControlConnection]:
@@ -245,13 +255,19 @@ class Brokers:
                 left.remove(seed)
                 yield seed
         while left:  # ends: each turn yields one, or time passes
-            found = next((each for each in left if each.is_answering(POLL_S)), None)
-            if found is None and time.monotonic() >= until_s:
-                quiet = (each for each in left if each.quiet_s >= self._settings.connect_timeout_s)
-                found = next(quiet, None)  # its error has the reason
-            if found is not None:
-                left.remove(found)
-                yield found
+            next_seed = next(
+                (candidate for candidate in left if candidate.is_answering(POLL_S)), None
+            )
+            if next_seed is None and time.monotonic() >= until_s:
+                quiet = (
+                    candidate
+                    for candidate in left
+                    if candidate.quiet_s >= self._settings.connect_timeout_s
+                )
+                next_seed = next(quiet, None)  # its error has the reason
+            if next_seed is not None:
+                left.remove(next_seed)
+                yield next_seed
 
 
 def _answers(conn: ControlConnection, within_s: float) -> bool:

@@ -18,8 +18,8 @@ _STEPS_BITS = 3
 """Sizes have eight steps to the double: an answer of 8 MiB and its header takes 9, not 16."""
 
 
-def _references(kept: list[bytearray], at: int) -> int:
-    return sys.getrefcount(kept[at])
+def _references(kept: list[bytearray], index: int) -> int:
+    return sys.getrefcount(kept[index])
 
 
 _OWN_REFERENCES = _references([bytearray()], 0)
@@ -51,10 +51,10 @@ class ReusedBuffers(threading.local):
         if size_bytes < LARGE_BYTES:
             return bytearray(size_bytes)
         wanted = size_of_buffer(size_bytes)
-        for at in range(len(self._kept)):
-            is_free = _references(self._kept, at) == _OWN_REFERENCES
-            if is_free and len(self._kept[at]) == wanted:
-                return self._kept[at]
+        for index in range(len(self._kept)):
+            is_free = _references(self._kept, index) == _OWN_REFERENCES
+            if is_free and len(self._kept[index]) == wanted:
+                return self._kept[index]
         buffer = bytearray(wanted)
         self._keep(buffer)
         return buffer

@@ -185,10 +185,10 @@ class WireCluster:
             The broker did not answer.
         """
         request = LogEndsRequest(list(partitions), timestamp, replica_id, self.epochs)
-        found: dict[Partition, Offset | BrokerError] = self._ask(
+        offsets: dict[Partition, Offset | BrokerError] = self._ask(
             broker, request, LogEndsAnswer, LIST_OFFSETS_VERSION_MAX
         )
-        return found
+        return offsets
 
     def list_ranges(
         self, broker: BrokerId, partitions: Sequence[Partition], *, replica_id: int = CONSUMER
@@ -200,27 +200,30 @@ class WireCluster:
         ConnectionLost
             The broker did not answer.
         """
-        found = self.ranges_of({broker: partitions}, replica_id=replica_id)[broker]
-        if isinstance(found, ConnectionLost):
-            raise found
-        return found
+        answer = self.ranges_of({broker: partitions}, replica_id=replica_id)[broker]
+        if isinstance(answer, ConnectionLost):
+            raise answer
+        return answer
 
     def ranges_of(
         self, partitions: Mapping[BrokerId, Sequence[Partition]], *, replica_id: int = CONSUMER
     ) -> dict[BrokerId, Ranges | ConnectionLost]:
         """As `list_ranges`, of all leaders in parallel."""
-        found: dict[BrokerId, Ranges | ConnectionLost] = {}
+        spans: dict[BrokerId, Ranges | ConnectionLost] = {}
         questions = {}
         for broker, asked in partitions.items():
-            ends = [LogEndsRequest(asked, at, replica_id, self.epochs) for at in (EARLIEST, LATEST)]
+            ends = [
+                LogEndsRequest(asked, timestamp, replica_id, self.epochs)
+                for timestamp in (EARLIEST, LATEST)
+            ]
             try:
                 questions[broker] = (self.brokers.known(broker), ends)
             except ConnectionLost as error:
-                found[broker] = error
+                spans[broker] = error
         answers = ask_side_by_side(questions, LogEndsAnswer, LIST_OFFSETS_VERSION_MAX)
         for broker, answer in answers.items():
-            found[broker] = answer if isinstance(answer, ConnectionLost) else (answer[0], answer[1])
-        return found
+            spans[broker] = answer if isinstance(answer, ConnectionLost) else (answer[0], answer[1])
+        return spans
 
     def last_sequences(
         self, broker: BrokerId, partitions: Sequence[Partition]
@@ -236,13 +239,13 @@ class WireCluster:
         """
         if last_sequences.API_KEY not in self.brokers.known(broker).versions():
             return {}
-        found: dict[Partition, dict[int, int]] = self._ask(
+        sequences: dict[Partition, dict[int, int]] = self._ask(
             broker,
             last_sequences.LastSequencesRequest(partitions),
             last_sequences.LastSequencesAnswer,
             last_sequences.VERSION_MAX,
         )
-        return found
+        return sequences
 
     def delete_records(self, broker: BrokerId, partition: Partition, before: Offset) -> None:
         """Advance a partition's log start to `before` (KIP-107); `broker` leads it.

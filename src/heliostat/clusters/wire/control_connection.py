@@ -169,7 +169,7 @@ class ControlConnection:
 
     def exchange_kinds(self, *questions: Question) -> list[list[Any]]:
         """Send requests of several kinds together; return the answers of each; see `exchange`."""
-        versions = [self._version_of(each.requests[0], each.version_max) for each in questions]
+        versions = [self._version_of(kind.requests[0], kind.version_max) for kind in questions]
         began_s = time.monotonic()
         try:
             return self._round_trip(questions, versions)
@@ -250,12 +250,12 @@ class ControlConnection:
         with self._timed():
             connection = self._open()
             asked = [
-                begin_ask(connection, each.requests, version)
-                for each, version in zip(questions, versions, strict=True)
+                begin_ask(connection, question.requests, version)
+                for question, version in zip(questions, versions, strict=True)
             ]
             return [
-                take_answers(some, each.response, self.patience.wait_s)
-                for some, each in zip(asked, questions, strict=True)
+                take_answers(some, question.response, self.patience.wait_s)
+                for some, question in zip(asked, questions, strict=True)
             ]
 
     @contextlib.contextmanager
@@ -297,20 +297,20 @@ def probe_side_by_side(
     conns: Iterable[ControlConnection], within_s: float
 ) -> list[ControlConnection]:
     """Probe all in parallel; return those that answer, without those that are much slower."""
-    waiting, found = list(conns), []
+    waiting, responders = list(conns), []
     for conn in waiting:
         conn.begin_probe()
     began_s, left_s = time.monotonic(), within_s
     while waiting and time.monotonic() < began_s + left_s:
         came = [conn for conn in waiting if conn.is_answering()]
         if came:
-            found += came
+            responders += came
             waiting = [conn for conn in waiting if conn not in came]
             took_s = time.monotonic() - began_s
             left_s = min(within_s, max(OTHERS_S_MIN, OTHERS_FACTOR * took_s))
         else:
             waiting[0].is_answering(POLL_S)
-    return found
+    return responders
 
 
 def ask_side_by_side(
@@ -325,13 +325,13 @@ def ask_side_by_side(
     ProtocolError
         One does not support the request, or answers another one.
     """
-    found: dict[BrokerId, list[Any] | ConnectionLost] = {}
+    answers: dict[BrokerId, list[Any] | ConnectionLost] = {}
     waiting: dict[BrokerId, Asked] = {}
     for broker, (conn, requests) in questions.items():
         try:
             waiting[broker] = conn.begin(requests, version_max)
         except ConnectionLost as error:
-            found[broker] = error
+            answers[broker] = error
     wrong: ProtocolError | None = None
     began_s, left_s = time.monotonic(), QUESTION_S
     while waiting:  # ends: each turn takes one's answer, or the time is over
@@ -341,15 +341,15 @@ def ask_side_by_side(
             if not answered:
                 conn.doubt()
             try:
-                found[broker] = conn.end(asked, response)
+                answers[broker] = conn.end(asked, response)
             except ConnectionLost as error:
-                found[broker] = error
+                answers[broker] = error
             except ProtocolError as error:
                 wrong = error  # take the others' answers first
         left_s = max(OTHERS_S_MIN, OTHERS_FACTOR * (time.monotonic() - began_s))
     if wrong is not None:
         raise wrong
-    return found
+    return answers
 
 
 def _answered(waiting: Mapping[BrokerId, Asked], within_s: float) -> list[BrokerId]:

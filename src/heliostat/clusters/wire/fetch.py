@@ -150,79 +150,81 @@ def is_undisturbed(buffer: Buffer) -> bool:
     return bytes(buffer[4:_NO_TROUBLE]) == bytes(_NO_TROUBLE - 4)
 
 
-def decode_fetch(version: int, buffer: Buffer, at: int) -> FetchAnswer:
-    """Read the answer in `buffer` from `at`, the position after the correlation id.
+def decode_fetch(version: int, buffer: Buffer, position: int) -> FetchAnswer:
+    """Read the answer in `buffer` from `position`, the one after the correlation id.
 
     Raises
     ------
     ProtocolError
         While iterating, if the bytes do not follow the format.
     """
-    return decode_body(version, buffer, skip_tagged_fields(buffer, at))
+    return decode_body(version, buffer, skip_tagged_fields(buffer, position))
 
 
-def decode_body(version: int, buffer: Buffer, at: int) -> FetchAnswer:
+def decode_body(version: int, buffer: Buffer, position: int) -> FetchAnswer:
     """As `decode_fetch`, from behind the header's tagged fields."""
-    throttle_ms, error, _session = struct.unpack_from(">ihi", buffer, at)
-    return FetchAnswer(throttle_ms, error, _partitions(version, buffer, at + 10))
+    throttle_ms, error, _session = struct.unpack_from(">ihi", buffer, position)
+    return FetchAnswer(throttle_ms, error, _partitions(version, buffer, position + 10))
 
 
-def _partitions(version: int, buffer: Buffer, at: int) -> Iterator[FetchedPartition]:
+def _partitions(version: int, buffer: Buffer, position: int) -> Iterator[FetchedPartition]:
     try:
-        topics, at = read_uvarint(buffer, at)
+        topics, position = read_uvarint(buffer, position)
         for _ in range(topics - 1):
-            topic, at = read_topic(buffer, at, by_id=version >= BY_ID_FROM)
-            count, at = read_uvarint(buffer, at)
+            topic, position = read_topic(buffer, position, by_id=version >= BY_ID_FROM)
+            count, position = read_uvarint(buffer, position)
             for _ in range(count - 1):
-                fetched, at = _partition(topic, buffer, at)
+                fetched, position = _partition(topic, buffer, position)
                 yield fetched
-            at = skip_tagged_fields(buffer, at)
+            position = skip_tagged_fields(buffer, position)
     except (IndexError, struct.error, ValueError) as error:
-        raise ProtocolError("a fetch answer is malformed", why=str(error), position=at) from error
+        raise ProtocolError(
+            "a fetch answer is malformed", why=str(error), position=position
+        ) from error
 
 
-def _partition(topic: str | TopicId, buffer: Buffer, at: int) -> tuple[FetchedPartition, int]:
-    partition, error, high, stable, log_start = _ANSWER.unpack_from(buffer, at)
-    at += _ANSWER.size
-    aborted, at = read_aborted(buffer, at)
-    at += 4  # preferred read replica: we name no rack
-    size, at = read_uvarint(buffer, at)
-    start = at
-    end = at + max(0, size - 1)
+def _partition(topic: str | TopicId, buffer: Buffer, position: int) -> tuple[FetchedPartition, int]:
+    partition, error, high, stable, log_start = _ANSWER.unpack_from(buffer, position)
+    position += _ANSWER.size
+    aborted, position = read_aborted(buffer, position)
+    position += 4  # preferred read replica: we name no rack
+    size, position = read_uvarint(buffer, position)
+    start = position
+    end = position + max(0, size - 1)
     if end > len(buffer):
         raise ValueError("records reach past the frame")
-    at = skip_tagged_fields(buffer, end)
+    position = skip_tagged_fields(buffer, end)
     diverging_epoch = read_diverging_epoch(buffer, end)
     return (
         FetchedPartition(
             topic, partition, error, high, stable, log_start, start, end, aborted, diverging_epoch
         ),
-        at,
+        position,
     )
 
 
-def read_diverging_epoch(buffer: Buffer, at: int) -> tuple[int, int] | None:
-    """`DivergingEpoch` among the tagged fields at `at`: an epoch and its end offset.
+def read_diverging_epoch(buffer: Buffer, position: int) -> tuple[int, int] | None:
+    """`DivergingEpoch` among the tagged fields at `position`: an epoch and its end offset.
 
     A leader returns it, and no records, if the epoch before the requested offset is not the one
     that was named: its log was truncated, or the epoch ended earlier (KIP-595).
     """
-    count, at = read_uvarint(buffer, at)
+    count, position = read_uvarint(buffer, position)
     for _ in range(count):
-        tag, at = read_uvarint(buffer, at)
-        size, at = read_uvarint(buffer, at)
+        tag, position = read_uvarint(buffer, position)
+        size, position = read_uvarint(buffer, position)
         if tag == _PARTED_TAG and size >= _PARTED.size:
-            epoch, end = _PARTED.unpack_from(buffer, at)
+            epoch, end = _PARTED.unpack_from(buffer, position)
             return epoch, end
-        at += size
+        position += size
     return None
 
 
-def read_aborted(buffer: Buffer, at: int) -> tuple[tuple[tuple[int, int], ...], int]:
-    """Producer id and first offset of each aborted transaction at `at`; the position after them."""
-    count, at = read_uvarint(buffer, at)
-    found: list[tuple[int, int]] = []
+def read_aborted(buffer: Buffer, position: int) -> tuple[tuple[tuple[int, int], ...], int]:
+    """Producer id and first offset of each aborted transaction, and the position after them."""
+    count, position = read_uvarint(buffer, position)
+    transactions: list[tuple[int, int]] = []
     for _ in range(count - 1):
-        found.append(_ABORTED.unpack_from(buffer, at))
-        at = skip_tagged_fields(buffer, at + _ABORTED.size)
-    return tuple(found), at
+        transactions.append(_ABORTED.unpack_from(buffer, position))
+        position = skip_tagged_fields(buffer, position + _ABORTED.size)
+    return tuple(transactions), position

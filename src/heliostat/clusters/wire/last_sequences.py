@@ -52,7 +52,10 @@ class LastSequencesRequest:
     def encode(self, version: int) -> bytes:
         """Body of the request."""
         del version  # there is only one
-        return compact_topics(self._partitions, lambda each: _INDEX.pack(each.partition)) + NO_TAGS
+        return (
+            compact_topics(self._partitions, lambda partition: _INDEX.pack(partition.partition))
+            + NO_TAGS
+        )
 
 
 class LastSequencesAnswer:
@@ -75,20 +78,20 @@ class LastSequencesAnswer:
 
 
 def _read(buffer: Buffer) -> dict[Partition, dict[int, int]]:
-    found: dict[Partition, dict[int, int]] = {}
+    sequences: dict[Partition, dict[int, int]] = {}
 
-    def read_partition(topic: TopicName, at: int) -> int:
-        number, error = _PARTITION.unpack_from(buffer, at)
-        _, at = read_compact_string(buffer, at + _PARTITION.size)
-        producers, at = read_uvarint(buffer, at)
+    def read_partition(topic: TopicName, position: int) -> int:
+        number, error = _PARTITION.unpack_from(buffer, position)
+        _, position = read_compact_string(buffer, position + _PARTITION.size)
+        producers, position = read_uvarint(buffer, position)
         last: dict[int, int] = {}
         for _ in range(producers - 1):
-            producer_id, _, sequence, _, _, _ = _PRODUCER.unpack_from(buffer, at)
-            at = skip_tagged_fields(buffer, at + _PRODUCER.size)
+            producer_id, _, sequence, _, _, _ = _PRODUCER.unpack_from(buffer, position)
+            position = skip_tagged_fields(buffer, position + _PRODUCER.size)
             last[producer_id] = sequence
         if not error:
-            found[Partition(topic, PartitionId(number))] = last
-        return skip_tagged_fields(buffer, at)
+            sequences[Partition(topic, PartitionId(number))] = last
+        return skip_tagged_fields(buffer, position)
 
     read_topics(buffer, 4, read_partition)  # after the throttle time
-    return found
+    return sequences

@@ -51,8 +51,8 @@ def _agreed(views: Sequence[TopicLeaders]) -> TopicLeaders:
     partitions: dict[PartitionId, Leader] = {}
     for topic in alike:
         for number, leader in topic.partitions.items():
-            known = partitions.get(number)
-            if known is None or leader.epoch > known.epoch:
+            newest = partitions.get(number)
+            if newest is None or leader.epoch > newest.epoch:
                 partitions[number] = leader
     return replace(alike[0], partitions=partitions)
 

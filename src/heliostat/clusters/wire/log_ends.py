@@ -110,17 +110,17 @@ class LogEndsAnswer:
 
 
 def _read(buffer: Buffer) -> dict[Partition, Offset | BrokerError]:
-    found: dict[Partition, Offset | BrokerError] = {}
+    offsets: dict[Partition, Offset | BrokerError] = {}
 
-    def read_partition(topic: TopicName, at: int) -> int:
-        number, error, _, offset, _ = _ANSWER.unpack_from(buffer, at)
+    def read_partition(topic: TopicName, position: int) -> int:
+        number, error, _, offset, _ = _ANSWER.unpack_from(buffer, position)
         partition = Partition(topic, PartitionId(number))
-        found[partition] = (
+        offsets[partition] = (
             BrokerError("offsets can't be listed", kafka_code=error, partition=str(partition))
             if error
             else Offset(offset)
         )
-        return skip_tagged_fields(buffer, at + _ANSWER.size)
+        return skip_tagged_fields(buffer, position + _ANSWER.size)
 
     read_topics(buffer, 4, read_partition)  # after the throttle time
-    return found
+    return offsets

@@ -46,18 +46,24 @@ class Markers:
 def encode_markers(producer_id: int, wanted: Sequence[Markers]) -> bytes:
     """Body of a request; each partition gets its markers one after the other."""
     entries: list[bytes] = []
-    for number in range(max((each.count for each in wanted), default=0)):
-        left = [each for each in wanted if each.count > number]
-        for epoch in sorted({each.coordinator_epoch for each in left}):
-            some = [each for each in left if each.coordinator_epoch == epoch]
+    for number in range(max((partition_markers.count for partition_markers in wanted), default=0)):
+        left = [
+            partition_markers for partition_markers in wanted if partition_markers.count > number
+        ]
+        for epoch in sorted({partition_markers.coordinator_epoch for partition_markers in left}):
+            some = [
+                partition_markers
+                for partition_markers in left
+                if partition_markers.coordinator_epoch == epoch
+            ]
             entries.append(_entry(producer_id, epoch, some))
     return uvarint(len(entries) + 1) + b"".join(entries) + b"\x00"
 
 
 def _entry(producer_id: int, epoch: int, markers: Sequence[Markers]) -> bytes:
     topics: dict[str, list[int]] = {}
-    for each in markers:
-        topics.setdefault(each.topic, []).append(each.partition)
+    for partition_markers in markers:
+        topics.setdefault(partition_markers.topic, []).append(partition_markers.partition)
     out = bytearray(_PRODUCER.pack(producer_id, PRODUCER_EPOCH) + _COMMIT)
     out += uvarint(len(topics) + 1)
     for topic, partitions in topics.items():
@@ -68,8 +74,8 @@ def _entry(producer_id: int, epoch: int, markers: Sequence[Markers]) -> bytes:
     return bytes(out + _INT32.pack(epoch) + b"\x00")
 
 
-def decode_markers(buffer: Buffer, at: int) -> Mapping[tuple[str, int], int]:
-    """Errors by topic and partition; `at` is the position after the correlation id.
+def decode_markers(buffer: Buffer, position: int) -> Mapping[tuple[str, int], int]:
+    """Errors by topic and partition; `position` is the one after the correlation id.
 
     Of several markers of one producer and partition the broker returns only the last one's error
     (`KafkaApis.handleWriteTxnMarkersRequest`): only the log end shows how many landed.
@@ -79,22 +85,22 @@ def decode_markers(buffer: Buffer, at: int) -> Mapping[tuple[str, int], int]:
     ProtocolError
         The bytes do not follow the format.
     """
-    found: dict[tuple[str, int], int] = {}
+    errors: dict[tuple[str, int], int] = {}
     try:
-        at = skip_tagged_fields(buffer, at)
-        markers, at = read_uvarint(buffer, at)
+        position = skip_tagged_fields(buffer, position)
+        markers, position = read_uvarint(buffer, position)
         for _ in range(markers - 1):
-            topics, at = read_uvarint(buffer, at + 8)
+            topics, position = read_uvarint(buffer, position + 8)
             for _ in range(topics - 1):
-                topic, at = read_compact_string(buffer, at)
-                count, at = read_uvarint(buffer, at)
+                topic, position = read_compact_string(buffer, position)
+                count, position = read_uvarint(buffer, position)
                 for _ in range(count - 1):
-                    partition, error = _ANSWER.unpack_from(buffer, at)
-                    at = skip_tagged_fields(buffer, at + _ANSWER.size)
+                    partition, error = _ANSWER.unpack_from(buffer, position)
+                    position = skip_tagged_fields(buffer, position + _ANSWER.size)
                     key = (topic or "", partition)
-                    found[key] = found.get(key) or error
-                at = skip_tagged_fields(buffer, at)
-            at = skip_tagged_fields(buffer, at)
+                    errors[key] = errors.get(key) or error
+                position = skip_tagged_fields(buffer, position)
+            position = skip_tagged_fields(buffer, position)
     except (IndexError, struct.error, ValueError) as error:
         raise ProtocolError("an answer about markers is malformed", why=str(error)) from error
-    return found
+    return errors

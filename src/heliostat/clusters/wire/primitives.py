@@ -30,19 +30,19 @@ def uvarint(value: int) -> bytes:
     return bytes(out)
 
 
-def read_uvarint(buffer: Buffer, at: int) -> tuple[int, int]:
-    """UNSIGNED_VARINT at `at`, and the position after it."""
-    byte = buffer[at]
-    at += 1
+def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
+    """UNSIGNED_VARINT at `position`, and the position after it."""
+    byte = buffer[position]
+    position += 1
     if byte < 0x80:
-        return byte, at
+        return byte, position
     value, shift = byte & 0x7F, 7
     while shift < 35:  # five bytes hold 32 bits
-        byte = buffer[at]
-        at += 1
+        byte = buffer[position]
+        position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, at
+            return value, position
         shift += 7
     raise ValueError("an unsigned varint has more than five bytes")
 
@@ -70,37 +70,39 @@ def compact_topics(
     return bytes(out)
 
 
-def read_topics(buffer: Buffer, at: int, read_partition: Callable[[TopicName, int], int]) -> None:
-    """Read an answer's COMPACT_ARRAY of topics by name at `at`, as `compact_topics` packs them.
+def read_topics(
+    buffer: Buffer, position: int, read_partition: Callable[[TopicName, int], int]
+) -> None:
+    """Read a COMPACT_ARRAY of topics by name at `position`, as `compact_topics` packs them.
 
     `read_partition` gets the topic and the position of a partition's answer, and returns the
     position after it.
     """
-    topics, at = read_uvarint(buffer, at)
+    topics, position = read_uvarint(buffer, position)
     for _ in range(topics - 1):
-        name, at = read_compact_string(buffer, at)
+        name, position = read_compact_string(buffer, position)
         topic = TopicName(name or "")
-        count, at = read_uvarint(buffer, at)
+        count, position = read_uvarint(buffer, position)
         for _ in range(count - 1):
-            at = read_partition(topic, at)
-        at = skip_tagged_fields(buffer, at)
+            position = read_partition(topic, position)
+        position = skip_tagged_fields(buffer, position)
 
 
-def read_compact_string(buffer: Buffer, at: int) -> tuple[str | None, int]:
-    """COMPACT_NULLABLE_STRING at `at`."""
-    length, at = read_uvarint(buffer, at)
+def read_compact_string(buffer: Buffer, position: int) -> tuple[str | None, int]:
+    """COMPACT_NULLABLE_STRING at `position`."""
+    length, position = read_uvarint(buffer, position)
     if length == 0:
-        return None, at
-    end = at + length - 1
-    return bytes(buffer[at:end]).decode(), end
+        return None, position
+    end = position + length - 1
+    return bytes(buffer[position:end]).decode(), end
 
 
-def read_topic(buffer: Buffer, at: int, *, by_id: bool) -> tuple[str | TopicId, int]:
-    """A topic as an answer names it at `at`: by its id (KIP-516), or by its name."""
+def read_topic(buffer: Buffer, position: int, *, by_id: bool) -> tuple[str | TopicId, int]:
+    """A topic as an answer names it at `position`: by its id (KIP-516), or by its name."""
     if by_id:
-        return _topic_id(bytes(buffer[at : at + 16])), at + 16
-    name, at = read_compact_string(buffer, at)
-    return name or "", at
+        return _topic_id(bytes(buffer[position : position + 16])), position + 16
+    name, position = read_compact_string(buffer, position)
+    return name or "", position
 
 
 @functools.lru_cache(maxsize=TOPIC_IDS_MAX)
@@ -109,16 +111,16 @@ def _topic_id(raw: bytes) -> TopicId:
     return TopicId(bytes=raw)
 
 
-def skip_tagged_fields(buffer: Buffer, at: int) -> int:
+def skip_tagged_fields(buffer: Buffer, position: int) -> int:
     """Position after a section of tagged fields (KIP-482), none of which is needed here."""
-    if buffer[at] == 0:
-        return at + 1
-    count, at = read_uvarint(buffer, at)
+    if buffer[position] == 0:
+        return position + 1
+    count, position = read_uvarint(buffer, position)
     for _ in range(count):
-        _, at = read_uvarint(buffer, at)
-        size, at = read_uvarint(buffer, at)
-        at += size
-    return at
+        _, position = read_uvarint(buffer, position)
+        size, position = read_uvarint(buffer, position)
+        position += size
+    return position
 
 
 def request_header(

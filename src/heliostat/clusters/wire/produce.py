@@ -96,8 +96,10 @@ def encode_produce(
     return out
 
 
-def decode_produce(version: int, buffer: Buffer, at: int) -> tuple[list[ProducedPartition], int]:
-    """Answers of all partitions, and the throttle time in ms; `at` is after the correlation id.
+def decode_produce(
+    version: int, buffer: Buffer, position: int
+) -> tuple[list[ProducedPartition], int]:
+    """Answers of all partitions, and throttle time in ms; `position` is after the correlation id.
 
     Raises
     ------
@@ -106,34 +108,36 @@ def decode_produce(version: int, buffer: Buffer, at: int) -> tuple[list[Produced
     """
     answers: list[ProducedPartition] = []
     try:
-        at = skip_tagged_fields(buffer, at)
-        topics, at = read_uvarint(buffer, at)
+        position = skip_tagged_fields(buffer, position)
+        topics, position = read_uvarint(buffer, position)
         for _ in range(topics - 1):
-            topic, at = read_topic(buffer, at, by_id=version >= BY_ID_FROM)
-            count, at = read_uvarint(buffer, at)
+            topic, position = read_topic(buffer, position, by_id=version >= BY_ID_FROM)
+            count, position = read_uvarint(buffer, position)
             for _ in range(count - 1):
-                answer, at = _partition(topic, buffer, at)
+                answer, position = _partition(topic, buffer, position)
                 answers.append(answer)
-            at = skip_tagged_fields(buffer, at)
-        throttle_ms = struct.unpack_from(">i", buffer, at)[0]
+            position = skip_tagged_fields(buffer, position)
+        throttle_ms = struct.unpack_from(">i", buffer, position)[0]
     except (IndexError, struct.error, ValueError) as error:
         raise ProtocolError("a produce answer is malformed", why=str(error)) from error
     return answers, throttle_ms
 
 
-def _partition(topic: str | TopicId, buffer: Buffer, at: int) -> tuple[ProducedPartition, int]:
-    partition, error, base, append_time, _start = _PARTITION_ANSWER.unpack_from(buffer, at)
-    at += _PARTITION_ANSWER.size
+def _partition(
+    topic: str | TopicId, buffer: Buffer, position: int
+) -> tuple[ProducedPartition, int]:
+    partition, error, base, append_time, _start = _PARTITION_ANSWER.unpack_from(buffer, position)
+    position += _PARTITION_ANSWER.size
     messages: list[str] = []
     numbers: list[int] = []
-    count, at = read_uvarint(buffer, at)
+    count, position = read_uvarint(buffer, position)
     for _ in range(count - 1):
-        numbers.append(struct.unpack_from(">i", buffer, at)[0])
-        text, at = read_compact_string(buffer, at + 4)
+        numbers.append(struct.unpack_from(">i", buffer, position)[0])
+        text, position = read_compact_string(buffer, position + 4)
         messages.append(text or "")
-        at = skip_tagged_fields(buffer, at)
-    text, at = read_compact_string(buffer, at)
-    at = skip_tagged_fields(buffer, at)
+        position = skip_tagged_fields(buffer, position)
+    text, position = read_compact_string(buffer, position)
+    position = skip_tagged_fields(buffer, position)
     message = "; ".join(part for part in [text or "", *messages[:3]] if part)
     refused = min(numbers, default=-1)
-    return ProducedPartition(topic, partition, error, base, append_time, message, refused), at
+    return ProducedPartition(topic, partition, error, base, append_time, message, refused), position

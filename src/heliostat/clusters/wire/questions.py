@@ -98,8 +98,8 @@ def take_answers(asked: Asked, response: Any, within_s: float) -> list[Any]:
     has_tags = has_tags and request.API_KEY != ApiVersionsRequest.API_KEY
     starts = [skip_tagged_fields(frame.buffer, 4) if has_tags else 4 for frame in frames]
     return [
-        response.decode(memoryview(frame.buffer)[at:], version=asked.version)
-        for frame, at in zip(frames, starts, strict=True)
+        response.decode(memoryview(frame.buffer)[start:], version=asked.version)
+        for frame, start in zip(frames, starts, strict=True)
     ]
 
 

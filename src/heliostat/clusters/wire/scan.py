@@ -30,88 +30,88 @@ _ROWS = types.int64[:, ::1]
 
 
 @inlined(types.UniTuple(_INT, 2)(_BYTES, _INT))
-def uvarint_at(data: Any, at: int) -> Any:
+def uvarint_at(data: Any, position: int) -> Any:
     """UNSIGNED_VARINT and the position after it, which is -1 if it is cut or too long."""
     value = np.int64(0)
     for place in range(5):
-        if at + place >= len(data):
+        if position + place >= len(data):
             break
-        byte = np.int64(data[at + place])
+        byte = np.int64(data[position + place])
         value |= (byte & 127) << (7 * place)
         if byte < 128:
-            return value, at + place + 1
+            return value, position + place + 1
     return np.int64(0), np.int64(-1)
 
 
 @inlined(_INT(_BYTES, _INT))
-def after_tags(data: Any, at: int) -> Any:
+def after_tags(data: Any, position: int) -> Any:
     """Return the position after a section of tagged fields; -1 if it is cut."""
-    count, at = uvarint_at(data, at)
+    count, position = uvarint_at(data, position)
     for _ in range(count):
-        if at < 0:
+        if position < 0:
             return -1
-        _, at = uvarint_at(data, at)
-        if at < 0:
+        _, position = uvarint_at(data, position)
+        if position < 0:
             return -1
-        size, at = uvarint_at(data, at)
-        at = at + size if at >= 0 and at + size <= len(data) else -1
-    return at
+        size, position = uvarint_at(data, position)
+        position = position + size if position >= 0 and position + size <= len(data) else -1
+    return position
 
 
 @inlined(_INT(_BYTES, _INT, _INT))
-def number_at(data: Any, at: int, size: int) -> Any:
+def number_at(data: Any, position: int, size: int) -> Any:
     """Return the signed big-endian number of `size` bytes."""
     value = np.uint64(0)
     for place in range(size):
-        value = value << np.uint64(8) | np.uint64(data[at + place])
+        value = value << np.uint64(8) | np.uint64(data[position + place])
     unused = np.int64(64 - 8 * size)
     return np.int64(value) << unused >> unused
 
 
 @inlined(types.void(types.uint8[::1], _INT, _INT, _INT))
-def put_number(out: Any, at: int, size: int, value: int) -> None:
+def put_number(out: Any, position: int, size: int, value: int) -> None:
     """Write a big-endian number of `size` bytes."""
     rest = np.uint64(value)
     for place in range(size):
-        out[at + size - 1 - place] = np.uint8(rest & np.uint64(255))
+        out[position + size - 1 - place] = np.uint8(rest & np.uint64(255))
         rest >>= np.uint64(8)
 
 
 @inlined(types.boolean(_BYTES, _INT, _INT, _INT, types.Array(_INT, 1, "C")))
-def _read_row(data: Any, at: int, topic_at: int, end: int, row: Any) -> Any:
-    """Read one partition at `at` into `row`; False if it is cut. The next field begins at END."""
-    if at + _FIXED_BYTES > end:
+def _read_row(data: Any, position: int, topic_at: int, end: int, row: Any) -> Any:
+    """Read one partition at `position` into `row`; False if it is cut. The next field is at END."""
+    if position + _FIXED_BYTES > end:
         return False
     row[TOPIC_AT] = topic_at
-    row[PARTITION] = number_at(data, at, 4)
-    row[ERROR] = number_at(data, at + 4, 2)
-    row[HIGH_WATERMARK] = number_at(data, at + 6, 8)
-    row[LAST_STABLE_OFFSET] = number_at(data, at + 14, 8)
-    row[ABORTED_AT] = at + _FIXED_BYTES
-    aborted, at = uvarint_at(data, at + _FIXED_BYTES)
+    row[PARTITION] = number_at(data, position, 4)
+    row[ERROR] = number_at(data, position + 4, 2)
+    row[HIGH_WATERMARK] = number_at(data, position + 6, 8)
+    row[LAST_STABLE_OFFSET] = number_at(data, position + 14, 8)
+    row[ABORTED_AT] = position + _FIXED_BYTES
+    aborted, position = uvarint_at(data, position + _FIXED_BYTES)
     if aborted < 2:
         row[ABORTED_AT] = -1
     for _ in range(aborted - 1):
-        if at < 0 or at + 16 > end:
+        if position < 0 or position + 16 > end:
             return False
-        at = after_tags(data, at + 16)
-    if at < 0 or at + 4 > end:
+        position = after_tags(data, position + 16)
+    if position < 0 or position + 4 > end:
         return False
-    size, at = uvarint_at(data, at + 4)  # after the preferred replica: we name no rack
-    if at < 0:
+    size, position = uvarint_at(data, position + 4)  # after the preferred replica: we name no rack
+    if position < 0:
         return False
-    row[START] = at
-    row[END] = at + max(0, size - 1)
+    row[START] = position
+    row[END] = position + max(0, size - 1)
     return row[END] <= end
 
 
 @compiled(_INT(_BYTES, _INT, types.boolean, _ROWS))
-def scan_partitions(data: Any, at: int, by_id: bool, rows: Any) -> Any:
+def scan_partitions(data: Any, position: int, by_id: bool, rows: Any) -> Any:
     """Fill a row for each partition of a fetch's answer.
 
     Parameters
     ----------
-    data, at
+    data, position
         The answer (uint8), and where its list of topics begins.
     by_id
         Whether topics are named by id (v13) or by name (v12).
@@ -123,33 +123,33 @@ def scan_partitions(data: Any, at: int, by_id: bool, rows: Any) -> Any:
     int
         Number of rows filled; -1 if the bytes do not follow the format, or rows are too few.
     """
-    found = 0
-    topics, at = uvarint_at(data, at)
+    row_count = 0
+    topics, position = uvarint_at(data, position)
     for _ in range(topics - 1):
-        topic_at, name_bytes = at, np.int64(ID_BYTES)
-        if at < 0:
+        topic_at, name_bytes = position, np.int64(ID_BYTES)
+        if position < 0:
             return -1
         if not by_id:
-            name_bytes, topic_at = uvarint_at(data, at)
+            name_bytes, topic_at = uvarint_at(data, position)
             name_bytes -= 1
         if topic_at < 0 or name_bytes < 0 or topic_at + name_bytes > len(data):
             return -1
-        count, at = uvarint_at(data, topic_at + name_bytes)
+        count, position = uvarint_at(data, topic_at + name_bytes)
         for _ in range(count - 1):
-            if at < 0 or found >= len(rows):
+            if position < 0 or row_count >= len(rows):
                 return -1
-            if not _read_row(data, at, topic_at, len(data), rows[found]):
+            if not _read_row(data, position, topic_at, len(data), rows[row_count]):
                 return -1
-            at = after_tags(data, rows[found, END])
-            found += 1
-        if at < 0:
+            position = after_tags(data, rows[row_count, END])
+            row_count += 1
+        if position < 0:
             return -1
-        at = after_tags(data, at)
-    return found if at >= 0 else -1
+        position = after_tags(data, position)
+    return row_count if position >= 0 else -1
 
 
 @compiled(_INT(_BYTES, _INT, types.boolean, _ROWS, _ROWS))
-def scan_news(data: Any, at: int, by_id: bool, rows: Any, watched: Any) -> Any:
+def scan_news(data: Any, position: int, by_id: bool, rows: Any, watched: Any) -> Any:
     """Fill rows as `scan_partitions`, and list those with news.
 
     News are records, an error, another high watermark than before, an open transaction, and tagged
@@ -157,7 +157,7 @@ def scan_news(data: Any, at: int, by_id: bool, rows: Any, watched: Any) -> Any:
 
     Parameters
     ----------
-    data, at, by_id, rows
+    data, position, by_id, rows
         See `scan_partitions`.
     watched
         One row for each partition in the order of the request, int64: its number, its high
@@ -169,9 +169,9 @@ def scan_news(data: Any, at: int, by_id: bool, rows: Any, watched: Any) -> Any:
         How many rows have news: these are the first in column `NEWS`; -1 if the answer does not
         follow the order of the request.
     """
-    if scan_partitions(data, at, by_id, rows) != len(rows):
+    if scan_partitions(data, position, by_id, rows) != len(rows):
         return -1
-    found = 0
+    news_count = 0
     for place in range(len(rows)):
         row = rows[place]
         if row[PARTITION] != watched[place, NUMBER]:
@@ -184,9 +184,9 @@ def scan_news(data: Any, at: int, by_id: bool, rows: Any, watched: Any) -> Any:
             or data[row[END]] != NO_TAGS
         ):
             watched[place, KNOWN_END] = row[HIGH_WATERMARK]
-            watched[found, NEWS] = place
-            found += 1
-    return found
+            watched[news_count, NEWS] = place
+            news_count += 1
+    return news_count
 
 
 @compiled(types.boolean(_BYTES, _ROWS, _ROWS, _INT, _BYTES, _ROWS))
@@ -200,12 +200,12 @@ def are_topics(  # noqa: PLR0917 - compiled without keywords
     """
     for number in range(news):
         place = watched[number, NEWS]
-        at, first = rows[place, TOPIC_AT], places[place, 0]
+        position, first = rows[place, TOPIC_AT], places[place, 0]
         count = places[place, 1] - first
-        if at + count > len(data):
+        if position + count > len(data):
             return False
         for offset in range(count):
-            if data[at + offset] != keys[first + offset]:
+            if data[position + offset] != keys[first + offset]:
                 return False
     return True
 
@@ -217,7 +217,7 @@ def aim_all(body: Any, offsets_at: Any, asked: Any) -> None:
     `asked` has a row for each partition: index, attempt, offset, limit, epoch.
     """
     for place in range(len(offsets_at)):
-        at = offsets_at[place]
-        put_number(body, at, 8, asked[place, 2])
-        put_number(body, at + 8, 4, asked[place, 4])
-        put_number(body, at + 20, 4, asked[place, 3])
+        position = offsets_at[place]
+        put_number(body, position, 8, asked[place, 2])
+        put_number(body, position + 8, 4, asked[place, 4])
+        put_number(body, position + 20, 4, asked[place, 3])

@@ -154,7 +154,7 @@ def wrap(
 
 def explained(error: OSError, endpoint: Endpoint) -> TlsFailed:
     """Explain a failure of TLS to an operator."""
-    at, reason = str(endpoint), getattr(error, "reason", None) or ""
+    broker, reason = str(endpoint), getattr(error, "reason", None) or ""
     if isinstance(error, ssl.SSLCertVerificationError):
         if error.verify_code in _OTHER_NAME:
             text = "the broker's certificate is for another host"
@@ -165,19 +165,19 @@ def explained(error: OSError, endpoint: Endpoint) -> TlsFailed:
         else:
             text = "the broker's certificate is not trusted"
             hint = "ca_file must hold the authority that signed it"
-        return TlsFailed(text, hint=hint, broker=at, why=error.verify_message)
+        return TlsFailed(text, hint=hint, broker=broker, why=error.verify_message)
     if reason in _NO_TLS or isinstance(error, _CLOSED):
         hint = "check security.protocol and the port: a listener for TLS is needed"
         return TlsFailed(
-            "the listener ended the handshake, as one without TLS does", hint=hint, broker=at
+            "the listener ended the handshake, as one without TLS does", hint=hint, broker=broker
         )
     if "CERTIFICATE_EXPIRED" in reason:
         hint = "issue a new one for us: certificate_file holds one whose time is over"
-        return TlsFailed("our certificate has expired", hint=hint, broker=at, why=reason)
+        return TlsFailed("our certificate has expired", hint=hint, broker=broker, why=reason)
     if any(word in reason for word in _WANTS_CERTIFICATE):
         hint = "certificate_file must be one that the broker's trust store accepts"
-        return TlsFailed("the broker refuses our certificate", hint=hint, broker=at, why=reason)
-    return TlsFailed("no TLS connection", broker=at, why=reason or str(error))
+        return TlsFailed("the broker refuses our certificate", hint=hint, broker=broker, why=reason)
+    return TlsFailed("no TLS connection", broker=broker, why=reason or str(error))
 
 
 def is_alert(head: bytes | bytearray) -> bool:

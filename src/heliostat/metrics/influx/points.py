@@ -68,10 +68,10 @@ class Places:
 
     def place(self, labelled: str) -> _Place:
         """Return where a sample with these labels belongs."""
-        known = self._known.get(labelled)
-        if known is None:
-            known = self._known[labelled] = self._new(labelled)
-        return known
+        place = self._known.get(labelled)
+        if place is None:
+            place = self._known[labelled] = self._new(labelled)
+        return place
 
     def grown(self, labelled: str, counts: list[int]) -> LatencyHistogram:
         """Return what a histogram has counted since the last points."""

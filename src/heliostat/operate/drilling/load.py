@@ -202,9 +202,9 @@ def numbers_at(cluster: Reachable, note: DrillNote) -> dict[TopicPartition, list
     with PlainReader(cluster, committed=True) as reader:
         bounds = reader.bounds(partitions)
         return {
-            each: [
+            partition: [
                 number_of(record.value)
-                for record in reader.read(each, bounds[each].start, bounds[each].end)
+                for record in reader.read(partition, bounds[partition].start, bounds[partition].end)
             ]
-            for each in partitions
+            for partition in partitions
         }

@@ -178,12 +178,12 @@ class Moves:
         if self._driver is not None:
             self._driver.stop()
         reversal = reverse(self._config, other, link, tail=Tail.KEEP)
-        for each in reversal.refused:
-            raise Refused(f"{each.topic}: {each.why}")
+        for refused_topic in reversal.refused:
+            raise Refused(f"{refused_topic.topic}: {refused_topic.why}")
         commits = commits_at(self._access(link.target), self._note)
         self._start_driver(way)
         self._begin_load(way)
-        if tail := sum(each.tail for each in reversal.topics):
+        if tail := sum(topic.tail for topic in reversal.topics):
             text = f"{len(reversal.ready):,} topics are copied to {link.target} behind a tail"
             return Came(f"{text} of {tail:,} records", self._await_all_at(link))
         self._await_level(way)
@@ -237,7 +237,7 @@ class Moves:
         load.finish_reading(target)
         load.wait_read()
         again = {group: count - before.get(group, 0) for group, count in load.reads_again().items()}
-        most = {each.group: each.at_most for each in report.groups}
+        most = {moved_group.group: moved_group.at_most for moved_group in report.groups}
         skipped = load.group_checks()[1:]
         checks = (
             Check(

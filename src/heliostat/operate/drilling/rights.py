@@ -53,9 +53,9 @@ def missing_rights(
     ConnectionLost, BrokerError
         A cluster does not answer, or refuses for another reason than rights.
     """
-    found = [*_of_names(*source, drawn, _at_source), *_of_names(*target, drawn, _at_target)]
+    missing = [*_of_names(*source, drawn, _at_source), *_of_names(*target, drawn, _at_target)]
     order = list(Part)
-    yield from sorted(found, key=lambda each: order.index(each.part))
+    yield from sorted(missing, key=lambda right: order.index(right.part))
     if syncs_groups:
         yield from _of_groups(*source, drawn)
         yield from _of_groups(*target, drawn)
@@ -76,9 +76,12 @@ def _of_names(
 ) -> Iterator[MissingRight]:
     """Ask for each right on names that a drill makes up; what brokers don't show is not missing."""
     asked = {
-        Right(each.kind, f"{each.reach.name}{drawn}", operation): (each, operation)
-        for each in made_up_names()
-        for operation in each.operations
+        Right(verb_right.kind, f"{verb_right.reach.name}{drawn}", operation): (
+            verb_right,
+            operation,
+        )
+        for verb_right in made_up_names()
+        for operation in verb_right.operations
     }
     answers = admin.may(asked)
     for right in refused(asked, answers):

@@ -83,8 +83,8 @@ class Comparing:
             if error.kafka_code != UNSUPPORTED_VERSION:
                 raise
             producers = []  # `BothEnds` sees them all the same
-        for each in producers:
-            topics.setdefault(each.partition.topic, []).append(each)
+        for producer in producers:
+            topics.setdefault(producer.partition.topic, []).append(producer)
         return topics
 
     def compare(
@@ -107,7 +107,7 @@ class Comparing:
         clusters = self.clusters
         old = habits_of(clusters.target, list(topics))
         compacted = [name for name, habits in old.items() if habits.compacts]
-        known = _Known(
+        context = _Known(
             read_maps(clusters.source_access, self.link),
             old,
             habits_of(clusters.source, [ends.target for ends in topics.values()]),
@@ -115,44 +115,46 @@ class Comparing:
         )
         accesses = clusters.target_access, clusters.source_access
         with closing(SeveralReaders(*accesses, Isolation.READ_COMMITTED)) as readers:
-            work = partial(self._compared, known)
+            work = partial(self._compared, context)
             rows = list(readers.each(partitions, work))
-        return {each.at_old: row for each, row in zip(partitions, rows, strict=True)}
+        return {partition.at_old: row for partition, row in zip(partitions, rows, strict=True)}
 
     def _compared(
-        self, known: _Known, readers: BothReaders, some: Sequence[PromotedPartition]
+        self, context: _Known, readers: BothReaders, some: Sequence[PromotedPartition]
     ) -> list[Comparison]:
-        old = readers.source.bounds([each.at_old for each in some])
-        new = readers.target.bounds([each.at_new for each in some])
+        old = readers.source.bounds([partition.at_old for partition in some])
+        new = readers.target.bounds([partition.at_new for partition in some])
         return [
-            self._comparison(known, readers, each, (old[each.at_old], new[each.at_new]))
-            for each in some
+            self._comparison(
+                context, readers, partition, (old[partition.at_old], new[partition.at_new])
+            )
+            for partition in some
         ]
 
     def _comparison(
         self,
-        known: _Known,
+        context: _Known,
         readers: BothReaders,
         partition: PromotedPartition,
         bounds: tuple[Bounds, Bounds],
     ) -> Comparison:
         at_old, at_new, mirror_id = partition.at_old, partition.at_new, partition.mirror_id
-        if known.maps.is_lost(at_new, mirror_id):
+        if context.maps.is_lost(at_new, mirror_id):
             why = "its offset map is lost: see `heliostat offsets rebuild`"
             return Comparison(why, must_stay=True)
         views, (old, new) = self.views, bounds
         return BothEnds(
             LogSide(
-                *(at_old, Offset(old.start), Offset(old.end), known.old[at_old.topic]),
+                *(at_old, Offset(old.start), Offset(old.end), context.old[at_old.topic]),
                 partial(rows_of, readers.source, at_old, view=views.of_source),
             ),
             LogSide(
-                *(at_new, Offset(new.start), Offset(new.end), known.new[at_new.topic]),
+                *(at_new, Offset(new.start), Offset(new.end), context.new[at_new.topic]),
                 partial(rows_of, readers.target, at_new, view=views.of_target),
             ),
             partition.promotion,
             partition.old_end,
-            known.maps.of(at_new, mirror_id),
-            at_old in known.epochs,
-            known.epochs.get(at_old),
+            context.maps.of(at_new, mirror_id),
+            at_old in context.epochs,
+            context.epochs.get(at_old),
         ).compare()

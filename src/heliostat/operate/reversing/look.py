@@ -94,10 +94,14 @@ class Look:
     def topics(self, promotions: Mapping[TopicName, Promotion]) -> Iterator[TopicReturn]:
         """Yield what becomes of each topic."""
         clusters = self._clusters
-        ends = {name: each.ends for name, each in promotions.items() if each.ends is not None}
-        new = clusters.source.confirm_topics([each.target for each in ends.values()])
+        ends = {
+            name: topic_promotion.ends
+            for name, topic_promotion in promotions.items()
+            if topic_promotion.ends is not None
+        }
+        new = clusters.source.confirm_topics([mirror_ends.target for mirror_ends in ends.values()])
         old = clusters.target.confirm_topics(list(ends))
-        old_ends = log_ends_of(clusters.target, [each for each in old.values() if not each.error])
+        old_ends = log_ends_of(clusters.target, [info for info in old.values() if not info.error])
         ours = clusters.known()
         decided: dict[TopicName, TopicReturn | None] = {}
         pairs: dict[TopicName, _Pair] = {}
@@ -169,13 +173,19 @@ class Look:
                 at_old = TopicPartition(name, min(missing))
                 looked[name] = pair.refused(f"the log end of {at_old} can't be read; try again")
         open_ones = self._comparing.open_transactions(
-            [each.at_old for name in pairs.keys() - looked.keys() for each in places[name]]
+            [
+                partition.at_old
+                for name in pairs.keys() - looked.keys()
+                for partition in places[name]
+            ]
         )
         for name, producers in open_ones.items():
-            words = listed([each.words() for each in producers])
+            words = listed([producer.words() for producer in producers])
             looked[name] = pairs[name].refused(f"a transaction is open there: {words}")
         left = {name: pair.ends for name, pair in pairs.items() if name not in looked}
-        rows = self._comparing.compare(left, [each for name in left for each in places[name]])
+        rows = self._comparing.compare(
+            left, [partition for name in left for partition in places[name]]
+        )
         for name in left:
             looked[name] = self._judged(pairs[name], places[name], rows)
         return looked
@@ -187,16 +197,16 @@ class Look:
         rows: Mapping[TopicPartition, Comparison],
     ) -> TopicReturn | None:
         """Return what becomes of a topic; None: it is to be made anew."""
-        unequal = [row for each in partitions if (row := rows[each.at_old]).why]
+        unequal = [row for partition in partitions if (row := rows[partition.at_old]).why]
         for row in sorted(unequal, key=lambda row: not row.must_stay):
             may_go = self._tail is Tail.RECREATE and not row.must_stay
             return None if may_go else pair.refused(row.why)
         parts = [
             PartitionReturn(
-                *(each.at_old.partition, each.promotion, each.old_end),
-                *(rows[each.at_old].tail, rows[each.at_old].evidence),
+                *(partition.at_old.partition, partition.promotion, partition.old_end),
+                *(rows[partition.at_old].tail, rows[partition.at_old].evidence),
             )
-            for each in partitions
+            for partition in partitions
         ]
         count = sum(part.tail for part in parts)
         if count and self._tail is Tail.RECREATE:
@@ -260,7 +270,7 @@ class Look:
         """Return what becomes of a topic that was about to be made anew."""
         assert pair.promotion.recreation is not None
         partitions = (TopicPartition(pair.name, part.partition) for part in pair.old.partitions)
-        if any(old_ends.get(each) != 0 for each in partitions):
+        if any(old_ends.get(partition) != 0 for partition in partitions):
             why = "it was deleted to be made anew, and somebody else has written there since"
             return pair.refused(why)
         why = "it was deleted to be made anew; it is copied whole"

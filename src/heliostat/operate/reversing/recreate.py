@@ -95,8 +95,8 @@ class Recreating:
             for name, count in counts.items()
             if count
         }
-        for each in report.open_transactions:
-            refused[each.partition.topic] = f"a transaction is open there: {each.words()}"
+        for producer in report.open_transactions:
+            refused[producer.partition.topic] = f"a transaction is open there: {producer.words()}"
         for name, why in report.why_not.items():
             refused[name] = f"whether it has records that never crossed can't be known: {why}"
         return refused
@@ -128,7 +128,7 @@ class Recreating:
         ConnectionLost, BrokerError
             The old source does not answer, or refuses.
         """
-        settings = self.clusters.target.describe_configs([each.name for each in topics])
+        settings = self.clusters.target.describe_configs([info.name for info in topics])
         recreations: dict[TopicName, Recreation] = {}
         for topic in topics:
             own = settings[topic.name]

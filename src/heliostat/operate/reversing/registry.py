@@ -45,8 +45,11 @@ def close_to_producers(
     from heliostat.operate.schemas import registries_of
     from heliostat.operate.subject_modes import change_modes, planned_modes
 
-    mirrors = {each.mirror: each.topic for each in topics}
+    mirrors = {topic.mirror: topic.topic for topic in topics}
     with registries_of(config, back) as (source, target):
         plan = planned_modes(back, mirrors, clusters.target.describe_topics(), target, source)
         done = change_modes(plan, target)
-    return tuple(f"{each.scope} stays {each.mode.value}: {each.reason}" for each in done.kept)
+    return tuple(
+        f"{kept_mode.scope} stays {kept_mode.mode.value}: {kept_mode.reason}"
+        for kept_mode in done.kept
+    )

@@ -26,9 +26,9 @@ def groups_beyond(old: ClusterAdmin, topics: Collection[TopicReturn]) -> tuple[G
         The old source does not answer, or refuses.
     """
     ends = {
-        TopicPartition(each.topic, part.partition): part.promotion.source_end
-        for each in topics
-        for part in each.partitions
+        TopicPartition(topic.topic, part.partition): part.promotion.source_end
+        for topic in topics
+        for part in topic.partitions
     }
     if not ends:
         return ()
@@ -62,17 +62,20 @@ def set_back(old: ClusterAdmin, groups: Collection[GroupSetBack]) -> tuple[Group
         The old source does not answer, or refuses.
     """
     commits: dict[GroupId, dict[TopicPartition, CommittedOffset]] = {}
-    for each in groups:
-        if not each.has_members:
-            rows = commits.setdefault(each.group, {})
-            rows[each.partition] = CommittedOffset(Offset(each.until), each.metadata)
+    for setback in groups:
+        if not setback.has_members:
+            rows = commits.setdefault(setback.group, {})
+            rows[setback.partition] = CommittedOffset(Offset(setback.until), setback.metadata)
     if not commits:
         return tuple(groups)
     running = {
         group for group, answers in old.commit_offsets(commits).items() if _is_running(answers)
     }
     return tuple(
-        replace(each, has_members=True) if each.group in running else each for each in groups
+        replace(group_setback, has_members=True)
+        if group_setback.group in running
+        else group_setback
+        for group_setback in groups
     )
 
 
@@ -81,7 +84,7 @@ def _is_running(answers: Mapping[TopicPartition, BrokerError | None] | BrokerErr
     errors = (
         [answers]
         if isinstance(answers, BrokerError)
-        else [each for each in answers.values() if each is not None]
+        else [answer for answer in answers.values() if answer is not None]
     )
     for error in errors:
         if error.kafka_code != UNKNOWN_MEMBER_ID:

@@ -24,10 +24,10 @@ def turned(link_map: OffsetMap, target_end: int, source_end: int) -> Iterator[Br
     """
     if link_map.is_filled:
         return
-    for each in link_map.breaks():
-        if each.target >= target_end or each.source >= source_end:
+    for link_break in link_map.breaks():
+        if link_break.target >= target_end or link_break.source >= source_end:
             return
-        yield Break(each.source, each.target)
+        yield Break(link_break.source, link_break.target)
 
 
 def new_rows(
@@ -49,10 +49,12 @@ def new_rows(
     if same == len(ours) == len(theirs):
         return []
     ours, theirs = ours[same:], theirs[same:]
-    first = min(each.target for each in [*ours[:1], *theirs[:1]])
+    first = min(map_break.target for map_break in [*ours[:1], *theirs[:1]])
     if not ours or ours[0].target > first:
         ours.insert(0, Break(first, should.source_of(first)))
     return [
         MapRow(RowKey(mirror, topic_id, some[0].target, stamp), tuple(some))
-        for some in (ours[at : at + ROW_BREAKS_MAX] for at in range(0, len(ours), ROW_BREAKS_MAX))
+        for some in (
+            ours[index : index + ROW_BREAKS_MAX] for index in range(0, len(ours), ROW_BREAKS_MAX)
+        )
     ]

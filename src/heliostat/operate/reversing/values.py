@@ -77,7 +77,7 @@ class TopicReturn:
     @property
     def tail(self) -> int:
         """Records at the old source that never crossed, at most."""
-        return sum(each.tail for each in self.partitions)
+        return sum(partition.tail for partition in self.partitions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +101,10 @@ class GroupSetBack:
 
     def text(self) -> str:
         """Return a line about it."""
-        at = f"group {self.group} at {self.partition}: offset {self.offset:,}"
+        place = f"group {self.group} at {self.partition}: offset {self.offset:,}"
         if self.has_members:
-            return f"{at} stays, as the group runs there; the promotion was at {self.until:,}"
-        return f"{at} is set back to the promotion, {self.until:,}"
+            return f"{place} stays, as the group runs there; the promotion was at {self.until:,}"
+        return f"{place} is set back to the promotion, {self.until:,}"
 
     def to_json(self) -> dict[str, Any]:
         """Return it for `--json`."""
@@ -135,17 +135,17 @@ class Reversal:
     @property
     def ready(self) -> list[TopicReturn]:
         """Topics that can be copied back."""
-        return [each for each in self.topics if each.state is ReturnState.READY]
+        return [topic for topic in self.topics if topic.state is ReturnState.READY]
 
     @property
     def refused(self) -> list[TopicReturn]:
         """Topics that can't."""
-        return [each for each in self.topics if each.state is ReturnState.REFUSED]
+        return [topic for topic in self.topics if topic.state is ReturnState.REFUSED]
 
     def describe(self) -> Iterator[str]:
         """Yield a line for each topic, and for each group whose offset is set back."""
-        yield from (f"{each.topic}: {each.state.value}: {each.why}" for each in self.topics)
-        yield from (each.text() for each in self.groups)
+        yield from (f"{topic.topic}: {topic.state.value}: {topic.why}" for topic in self.topics)
+        yield from (setback.text() for setback in self.groups)
         yield from self.open_subjects
 
     def to_json(self) -> dict[str, Any]:
@@ -156,12 +156,12 @@ class Reversal:
             "is_written": self.is_written,
             "topics": [
                 {
-                    "topic": each.topic,
-                    "mirror": each.mirror,
-                    "state": each.state.value,
-                    "why": each.why,
-                    "tail": each.tail,
-                    "is_recreated": each.recreation is not None,
+                    "topic": topic.topic,
+                    "mirror": topic.mirror,
+                    "state": topic.state.value,
+                    "why": topic.why,
+                    "tail": topic.tail,
+                    "is_recreated": topic.recreation is not None,
                     "partitions": [
                         {
                             "partition": part.partition,
@@ -171,11 +171,11 @@ class Reversal:
                             "tail": part.tail,
                             "evidence": part.evidence.value,
                         }
-                        for part in each.partitions
+                        for part in topic.partitions
                     ],
                 }
-                for each in self.topics
+                for topic in self.topics
             ],
-            "groups": [each.to_json() for each in self.groups],
+            "groups": [setback.to_json() for setback in self.groups],
             "open_subjects": list(self.open_subjects),
         }

@@ -45,7 +45,7 @@ def write(
         The link whose mirrors were promoted.
     """
     stored = state.read()
-    names = [each.mirror for each in topics]
+    names = [topic.mirror for topic in topics]
     if stored.producer_id is not None and stored.promoted.keys() & set(names):
         take_another_id(clusters, state, stored)
     with closing(WishBook(clusters.name, clusters.target_access)) as book:
@@ -58,9 +58,9 @@ def write(
     link_maps = read_maps(clusters.source_access, LinkName(link.name))
     if rows := _map_rows(topics, link_maps, state.offsets.fresh(), stamp):
         state.offsets.put(rows)
-    state.put_starts({each.mirror: _starts(each) for each in topics})
+    state.put_starts({topic.mirror: _starts(topic) for topic in topics})
     state.promotions.take_back(names)
-    state.put_mirrors({each.mirror: each.record for each in topics if each.record is not None})
+    state.put_mirrors({topic.mirror: topic.record for topic in topics if topic.record is not None})
 
 
 def _map_rows(
@@ -68,13 +68,13 @@ def _map_rows(
 ) -> list[MapRow]:
     """Return rows of maps: what was copied before the promotion, and where copying goes on."""
     rows: list[MapRow] = []
-    for each in topics:
-        assert each.record is not None
-        topic_id, primary_id = id_text(each.record.target_id), id_text(each.record.source_id)
-        for part in each.partitions:
-            mirror = TopicPartition(each.topic, part.partition)
+    for topic in topics:
+        assert topic.record is not None
+        topic_id, primary_id = id_text(topic.record.target_id), id_text(topic.record.source_id)
+        for part in topic.partitions:
+            mirror = TopicPartition(topic.topic, part.partition)
             ends = part.promotion
-            before = link_maps.of(TopicPartition(each.mirror, part.partition), primary_id)
+            before = link_maps.of(TopicPartition(topic.mirror, part.partition), primary_id)
             wanted = [
                 *turned(before, ends.target_end, ends.source_end),
                 Break(part.old_end, ends.target_end),
@@ -94,7 +94,9 @@ def take_another_id(clusters: LinkClusters, state: LinkState, stored: Stored) ->
     ConnectionLost, BrokerError
         The cluster does not answer, or refuses; nothing was written.
     """
-    infos = clusters.target.confirm_topics([each.target for each in stored.mirrors.values()])
+    infos = clusters.target.confirm_topics(
+        [mirror_record.target for mirror_record in stored.mirrors.values()]
+    )
     ends = log_ends_of(clusters.target, [info for info in infos.values() if not info.error])
     starts: dict[TopicName, Starts] = {}
     for name, record in stored.mirrors.items():
@@ -119,13 +121,15 @@ def note(clusters: LinkClusters, link: LinkConfig, promotions: Collection[Promot
     """Note that the old source's topics are mirrors now, whose rights are synced again."""
     with closing(WishBook(LinkName(link.name), clusters.source_access)) as book:
         book.read()
-        book.write([replace(each, is_source_fenced=True, recreation=None) for each in promotions])
+        book.write(
+            [replace(promotion, is_source_fenced=True, recreation=None) for promotion in promotions]
+        )
     if clusters.link.access.is_on:
         access = AccessTopic(clusters.target_access, clusters.name, clusters.target)
         with closing(access) as topic:
             ledger = Ledger(topic)
             ledger.read()
-            ledger.forget_promoted(each.topic for each in promotions)
+            ledger.forget_promoted(promotion.topic for promotion in promotions)
 
 
 def open_source(

@@ -29,6 +29,7 @@ def groups_seen(
     [found] = group_views(config, link.name)
     reading: list[str] = []
     behind: list[str] = []
+    rereads: dict[str, int] = {}
     level = 0
     for view in found.groups:
         if view.skip in _NOT_OURS:
@@ -36,6 +37,8 @@ def groups_seen(
         decided = view.decided
         rows = [row for row in view.rows if row.source.topic in topics]
         lacking = [row for row in rows if row.reason not in _LEFT_ALONE]
+        if again := sum(row.again for row in rows):
+            rereads[view.shown_name] = again
         if view.group in readers:
             reading.append(readers.pop(view.group))
         elif decided is not None and (lacking or decided.problem):
@@ -49,6 +52,7 @@ def groups_seen(
         behind=tuple(behind),
         level=level,
         apart=tuple(readers.values()),
+        rereads=rereads,
     )
 
 

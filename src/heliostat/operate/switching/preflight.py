@@ -152,6 +152,10 @@ def _of_groups(groups: GroupsSeen) -> Iterator[Problem]:
     if groups.reading:
         text = f"groups read at the source: {first_of(groups.reading)}"
         yield Problem("groups_reading", text, "stop them when the run says so", Weight.TOLD)
+    if again := groups.reread_lines():
+        text = f"groups read records again at the target: {first_of(again)}"
+        hint = "the other site's records lie between theirs; nothing is skipped"
+        yield Problem("groups_read_again", text, hint, Weight.TOLD)
     if groups.apart:
         text = f"groups that the link does not sync read at the source: {first_of(groups.apart)}"
         hint = "stop them, too, when the run says so; it does not wait for them with --accept "

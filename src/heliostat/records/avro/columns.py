@@ -98,7 +98,7 @@ def column_type(schema: Avro, node: Any, within: frozenset[str] = frozenset()) -
     if kind in schema.named:
         return column_type(schema, kind, within)
     if kind == "union":
-        some = [each for each in node if kind_of(schema.at(each)) != "null"]
+        some = [branch for branch in node if kind_of(schema.at(branch)) != "null"]
         return column_type(schema, some[0], within) if len(some) == 1 else None
     if kind in RECORDS:
         return _record(schema, node, within)
@@ -122,7 +122,7 @@ def _record(schema: Avro, node: Any, within: frozenset[str]) -> ColumnType | Non
         field["name"]: column_type(schema, field["type"], within | {name})
         for field in node["fields"]
     }
-    return struct_of({each: found for each, found in types.items() if found is not None})
+    return struct_of({column: kind for column, kind in types.items() if kind is not None})
 
 
 def _collection(schema: Avro, node: Any, within: frozenset[str]) -> ColumnType | None:
@@ -134,7 +134,7 @@ def _collection(schema: Avro, node: Any, within: frozenset[str]) -> ColumnType |
         return None
     if kind == "array":
         return ColumnType(pa.list_(item.raw), pa.list_(item.arrow), f"array<{item.ddl}>")
-    raw, arrow = (pa.map_(pa.string(), each) for each in (item.raw, item.arrow))
+    raw, arrow = (pa.map_(pa.string(), item_type) for item_type in (item.raw, item.arrow))
     return ColumnType(raw, arrow, f"map<string,{item.ddl}>")
 
 
@@ -142,10 +142,10 @@ def struct_of(types: Mapping[str, ColumnType]) -> ColumnType | None:
     """Return the type of a record's column; None: it has no field that has one."""
     if not types:
         return None
-    inner = ",".join(f"{quoted(name)}:{each.ddl}" for name, each in types.items())
+    inner = ",".join(f"{quoted(name)}:{kind.ddl}" for name, kind in types.items())
     return ColumnType(
-        pa.struct([(name, each.raw) for name, each in types.items()]),
-        pa.struct([(name, each.arrow) for name, each in types.items()]),
+        pa.struct([(name, kind.raw) for name, kind in types.items()]),
+        pa.struct([(name, kind.arrow) for name, kind in types.items()]),
         f"struct<{inner}>",
     )
 
@@ -165,25 +165,25 @@ def columns_of(schemas: Iterable[AvroSchema]) -> ColumnType | None:
     AvroUnusable
         A field has two types; or a reader is no record.
     """
-    found: dict[str, ColumnType] = {}
+    types: dict[str, ColumnType] = {}
     whose: dict[str, int] = {}
-    for each in schemas:
-        if each.problem:
+    for schema in schemas:
+        if schema.problem:
             continue
-        reader = read_schema(each.reader)
+        reader = read_schema(schema.reader)
         itself = frozenset({reader.at(reader.root)["name"]} if reader.fields else ())
         for field in reader.fields:
             name, kind = field["name"], column_type(reader, field["type"], itself)
             if kind is None:
                 continue
-            before = found.setdefault(name, kind)
+            before = types.setdefault(name, kind)
             if before.ddl != kind.ddl:
                 raise AvroUnusable(
                     f"field {name} is {before.ddl} for schema id {whose[name]} and {kind.ddl} for "
-                    f"{each.schema_id}: give the step a schema"
+                    f"{schema.schema_id}: give the step a schema"
                 )
-            whose.setdefault(name, each.schema_id)
-    return struct_of(found)
+            whose.setdefault(name, schema.schema_id)
+    return struct_of(types)
 
 
 def undressed(schema: Avro) -> Any:
@@ -194,17 +194,21 @@ def undressed(schema: Avro) -> Any:
 
     def bare(node: Any) -> Any:
         if isinstance(node, list):
-            return [bare(each) for each in node]
+            return [bare(branch) for branch in node]
         if not isinstance(node, dict):
             return node
         keeps = is_decimal(node)
-        found = {name: each for name, each in node.items() if keeps or name != "logicalType"}
+        definition = {
+            name: attribute for name, attribute in node.items() if keeps or name != "logicalType"
+        }
         for inner in ("items", "values", "type"):
-            if inner in found:
-                found[inner] = bare(found[inner])
-        if "fields" in found:
-            found["fields"] = [{**each, "type": bare(each["type"])} for each in found["fields"]]
-        return found
+            if inner in definition:
+                definition[inner] = bare(definition[inner])
+        if "fields" in definition:
+            definition["fields"] = [
+                {**field, "type": bare(field["type"])} for field in definition["fields"]
+            ]
+        return definition
 
     return bare(json.loads(write_schema(schema)))
 
@@ -239,9 +243,9 @@ class Decoder:
     """
 
     def __init__(self, schemas: Iterable[AvroSchema]) -> None:
-        known = tuple(schemas)
-        self.type = columns_of(known)
-        self._by_id = {each.schema_id: _Reading(each) for each in known}
+        all_schemas = tuple(schemas)
+        self.type = columns_of(all_schemas)
+        self._by_id = {schema.schema_id: _Reading(schema) for schema in all_schemas}
 
     def decode(self, values: Any) -> Any:
         """Return the fields of the records in a column; null where it is null.
@@ -253,11 +257,11 @@ class Decoder:
         """
         assert self.type is not None, "a pipeline without columns has no step that decodes"
         framed = Framed(values)
-        found: list[Any] = [None] * framed.count
+        records: list[Any] = [None] * framed.count
         for row, number, begin, end in framed.payloads():
-            found[row] = self._decoded(framed, number, begin, end)
+            records[row] = self._decoded(framed, number, begin, end)
         try:
-            return pa.array(found, self.type.raw).cast(self.type.arrow)
+            return pa.array(records, self.type.raw).cast(self.type.arrow)
         except (pa.ArrowException, OverflowError, ValueError) as error:
             # Its text may have contents, which nobody must find in a log.
             text = f"its fields can't be columns: {type(error).__name__}"

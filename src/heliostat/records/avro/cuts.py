@@ -54,7 +54,7 @@ def check_usable(step: AvroFields) -> None:
     PipelineRefused
         There are schemas, and none of them will do.
     """
-    if step.schemas and all(each.problem for each in step.schemas):
+    if step.schemas and all(schema.problem for schema in step.schemas):
         raise PipelineRefused(f"no record of its topics can be changed: {step.schemas[0].problem}")
 
 
@@ -66,8 +66,8 @@ def check_names(step: AvroFields) -> None:
     PipelineRefused
         There are schemas, and it does.
     """
-    schemas = [each for each in step.schemas if not each.problem]
-    there = {field["name"] for each in schemas for field in read_schema(each.text).fields}
+    schemas = [schema for schema in step.schemas if not schema.problem]
+    there = {field["name"] for schema in schemas for field in read_schema(schema.text).fields}
     there |= {name for name, _ in (*step.columns, *step.casts)}
     named = [name for name, _ in (*step.masks, *step.renames)]
     there |= {new for _, new in step.renames}

@@ -30,8 +30,8 @@ class Framed:
         self.count = len(values)
         self._is_null = values.is_null().to_numpy(zero_copy_only=False)
         _, offsets, data = values.buffers()
-        found = np.frombuffer(offsets or b"", np.int32)
-        self._bounds = found[values.offset : values.offset + self.count + 1].tolist()
+        all_bounds = np.frombuffer(offsets or b"", np.int32)
+        self._bounds = all_bounds[values.offset : values.offset + self.count + 1].tolist()
         self.data: Any = np.frombuffer(data, np.uint8) if data else np.zeros(0, np.uint8)
         """All bytes, as the compiled walk takes them."""
         self.bytes = memoryview(data or b"")
@@ -56,5 +56,5 @@ class Framed:
 
 def ids_in(values: Any) -> set[int]:
     """Return the schema ids of the values of an Arrow column (chunked) that have a frame."""
-    found = (framed_id(content) for content in values.to_pylist())
-    return {schema_id for schema_id in found if schema_id is not None}
+    ids = (framed_id(content) for content in values.to_pylist())
+    return {schema_id for schema_id in ids if schema_id is not None}

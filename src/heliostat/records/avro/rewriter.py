@@ -32,10 +32,12 @@ class Writing:
             return
         self.walk = walk_of(read_schema(schema.text))
         self.ends = np.zeros(self.walk.fields + 1, np.int64)
-        found = rewriting_of(step, schema)
-        self.parts = found.parts
+        rewriting = rewriting_of(step, schema)
+        self.parts = rewriting.parts
         self.head = b"\x00" + schema.target_id.to_bytes(4, "big")
-        self._made = {name: _Encoder(name, found.schema, node) for name, node in found.made.items()}
+        self._made = {
+            name: _Encoder(name, rewriting.schema, node) for name, node in rewriting.made.items()
+        }
 
     def record(self, framed: Framed, begin: int, end: int, made: dict[str, Any]) -> bytes:
         """Return a record's new value: `made` has the contents of computed fields."""
@@ -85,9 +87,9 @@ def check_fits(step: AvroFields, schema: AvroSchema, name: str, content: Any) ->
     TransformFailed
         It may not.
     """
-    found = rewriting_of(step, schema)
-    if name in found.made:
-        _Encoder(name, found.schema, found.made[name]).encode(content)
+    rewriting = rewriting_of(step, schema)
+    if name in rewriting.made:
+        _Encoder(name, rewriting.schema, rewriting.made[name]).encode(content)
 
 
 class Rewriter:
@@ -100,11 +102,11 @@ class Rewriter:
     """
 
     def __init__(self, step: AvroFields) -> None:
-        self._by_id = {each.schema_id: Writing(step, each) for each in step.schemas}
+        self._by_id = {schema.schema_id: Writing(step, schema) for schema in step.schemas}
 
     def writings(self) -> list[Writing]:
         """Return how records are written anew, of each schema whose records can be."""
-        return [each for each in self._by_id.values() if not each.problem]
+        return [writing for writing in self._by_id.values() if not writing.problem]
 
     def rewrite(self, values: Any, made: Any) -> Any:
         """Return the column's new values; null where it is null.
@@ -123,28 +125,28 @@ class Rewriter:
         """
         framed = Framed(values)
         contents = {} if made is None else _contents(made)
-        found: list[bytes | None] = [None] * framed.count
+        records: list[bytes | None] = [None] * framed.count
         for row, number, begin, end in framed.payloads():
             writing = self._by_id.get(number)
             if writing is None or writing.problem:
                 why = "it is not known" if writing is None else writing.problem
                 raise TransformFailed(f"it can't be changed with schema id {number}: {why}")
-            own = {name: each[row] for name, each in contents.items()}
-            found[row] = writing.record(framed, begin, end, own)
-        return pa.array(found, pa.binary())
+            own = {name: column[row] for name, column in contents.items()}
+            records[row] = writing.record(framed, begin, end, own)
+        return pa.array(records, pa.binary())
 
 
 def _contents(made: Any) -> dict[str, list[Any]]:
     """Return computed fields as Python's values; times as numbers, in microseconds or days."""
-    found: dict[str, list[Any]] = {}
+    columns: dict[str, list[Any]] = {}
     for place, field in enumerate(made.type):
         column = made.field(place)
         if pa.types.is_timestamp(field.type):
             column = column.cast(pa.int64())
         elif pa.types.is_date(field.type):
             column = column.cast(pa.int32())
-        found[field.name] = column.to_pylist()
-    return found
+        columns[field.name] = column.to_pylist()
+    return columns
 
 
 @functools.lru_cache(maxsize=16)

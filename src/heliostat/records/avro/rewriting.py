@@ -101,16 +101,16 @@ def rewriting_of(step: AvroFields, schema: AvroSchema) -> Rewriting:
     old, reader = read_schema(schema.text), read_schema(schema.reader)
     _check_not_within_itself(old)
     fields = {
-        each["name"]: _Field(each, Part(fields=(place, place)))
-        for place, each in enumerate(old.fields)
+        field["name"]: _Field(field, Part(fields=(place, place)))
+        for place, field in enumerate(old.fields)
     }
     types = dict(step.casts)
     made: dict[str, Any] = {}
     for name in dict.fromkeys([*(name for name, _ in step.columns), *types]):
-        found = _made(name, types.get(name), old, reader, fields.get(name))
-        if found is not None:
-            fields[name] = found
-            made[name] = found.definition["type"]
+        new_field = _made(name, types.get(name), old, reader, fields.get(name))
+        if new_field is not None:
+            fields[name] = new_field
+            made[name] = new_field.definition["type"]
     for name, instead in step.masks:
         if name in fields:
             node = fields[name].definition["type"]
@@ -119,12 +119,12 @@ def rewriting_of(step: AvroFields, schema: AvroSchema) -> Rewriting:
             made.pop(name, None)
     names = dict(step.renames)
     kept = [
-        _Field({**each.definition, "name": names.get(name, name)}, each.part)
-        for name, each in fields.items()
+        _Field({**field.definition, "name": names.get(name, name)}, field.part)
+        for name, field in fields.items()
         if names.get(name, name) not in step.drops
     ]
     if step.flattens:
-        kept = [flat for each in kept for flat in _flat(old, each, step.flattens)]
+        kept = [flat for field in kept for flat in _flat(old, field, step.flattens)]
     if step.extracts:
         kept = _extracted(kept, step.extracts[0])
     return _assembled(step, old, reader, kept, made)
@@ -147,11 +147,11 @@ def _extracted(kept: list[_Field], name: str) -> list[_Field]:
 def _assembled(
     step: AvroFields, old: Avro, reader: Avro, kept: list[_Field], made: dict[str, Any]
 ) -> Rewriting:
-    names = [each.definition["name"] for each in kept]
+    names = [kept_field.definition["name"] for kept_field in kept]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise AvroUnusable(f"two fields would have the name {twice[0]}")
-    root = {**old.at(old.root), "fields": [each.definition for each in kept]}
+    root = {**old.at(old.root), "fields": [kept_field.definition for kept_field in kept]}
     named = {**reader.named, **old.named, root["name"]: root}
     new = Avro(root, named)
     if step.extracts:
@@ -162,8 +162,8 @@ def _assembled(
         new = Avro({"type": "record", "name": outer, "fields": [field]}, named)
     text = write_schema(new)
     read_schema(text)
-    parts = tuple(_joined([each.part for each in kept]))
-    left = {each.part.made for each in kept}
+    parts = tuple(_joined([kept_field.part for kept_field in kept]))
+    left = {kept_field.part.made for kept_field in kept}
     return Rewriting(new, text, parts, {name: made[name] for name in made if name in left})
 
 
@@ -204,11 +204,11 @@ def _made(
     if before is not None:
         _check_scalar(old, name, before.definition["type"])
         return _Field(before.definition, part)
-    found = next((each for each in reader.fields if each["name"] == name), None)
-    if found is None:
+    definition = next((field for field in reader.fields if field["name"] == name), None)
+    if definition is None:
         raise AvroUnusable(f"field {name} is new: name its type under cast")
-    _check_scalar(reader, name, found["type"])
-    return _Field(found, part)
+    _check_scalar(reader, name, definition["type"])
+    return _Field(definition, part)
 
 
 def _check_scalar(schema: Avro, name: str, node: Any) -> None:
@@ -221,7 +221,7 @@ def scalar_of(schema: Avro, node: Any) -> Any:
     """Return a node without null beside it."""
     node = schema.at(node)
     if kind_of(node) == "union":
-        some = [each for each in node if kind_of(schema.at(each)) != "null"]
+        some = [branch for branch in node if kind_of(schema.at(branch)) != "null"]
         if len(some) == 1:
             return schema.at(some[0])
     return node
@@ -235,7 +235,7 @@ def _constant(schema: Avro, name: str, node: Any, instead: str | None) -> bytes:
     """
     node, scalar = schema.at(node), scalar_of(schema, node)
     branches = node if kind_of(node) == "union" else []
-    kinds = [kind_of(schema.at(each)) for each in branches]
+    kinds = [kind_of(schema.at(branch)) for branch in branches]
     if instead is not None:
         content = _read(name, scalar, instead)
     else:
@@ -287,7 +287,7 @@ def _bare(node: Any) -> Any:
     """Return a type that fastavro encodes as it stands."""
     if not isinstance(node, dict):
         return node
-    return {name: each for name, each in node.items() if name != "logicalType"}
+    return {name: attribute for name, attribute in node.items() if name != "logicalType"}
 
 
 def _encoded(node: Any, content: Any) -> bytes:
@@ -307,8 +307,8 @@ def _flat(schema: Avro, field: _Field, joint: str) -> Iterator[_Field]:
     if field.part.fields is None:
         yield field
         return
-    for number, each in enumerate(_leaves(schema, field.definition, joint)):
-        yield _Field(each, field.part if number == 0 else Part())
+    for number, leaf in enumerate(_leaves(schema, field.definition, joint)):
+        yield _Field(leaf, field.part if number == 0 else Part())
 
 
 def _leaves(schema: Avro, definition: dict[str, Any], joint: str) -> Iterator[dict[str, Any]]:
@@ -325,21 +325,21 @@ def _leaves(schema: Avro, definition: dict[str, Any], joint: str) -> Iterator[di
 def _check_not_within_itself(schema: Avro) -> None:
     """Refuse a record that contains itself: its inner ones would have to be changed as well."""
     own = schema.at(schema.root)["name"]
-    seen: set[str] = set()
+    type_names: set[str] = set()
 
     def look(node: Any) -> None:
         if isinstance(node, list):
-            for each in node:
-                look(each)
+            for branch in node:
+                look(branch)
         elif isinstance(node, str):
             if node == own:
                 raise AvroUnusable(f"record {own} contains itself, and can't be changed")
-            if node in schema.named and node not in seen:
-                seen.add(node)
+            if node in schema.named and node not in type_names:
+                type_names.add(node)
                 look(schema.named[node])
         else:
-            for each in node.get("fields", ()):
-                look(each["type"])
+            for inner_field in node.get("fields", ()):
+                look(inner_field["type"])
             for inner in ("items", "values"):
                 if inner in node:
                     look(node[inner])

@@ -58,8 +58,8 @@ class Avro:
         root = self.at(self.root)
         if kind_of(root) not in RECORDS:
             raise AvroUnusable(f"it is no record, but {kind_of(root)}")
-        found: list[dict[str, Any]] = root["fields"]
-        return found
+        record_fields: list[dict[str, Any]] = root["fields"]
+        return record_fields
 
 
 def kind_of(node: Any) -> str:
@@ -86,20 +86,22 @@ def read_schema(text: str, referenced: Iterable[str] = ()) -> Avro:
     """
     named: dict[str, Any] = {}
     root: Any = None
-    for each in (*referenced, text):
+    for schema_json in (*referenced, text):
         try:
-            root = fastavro.parse_schema(json.loads(each), named)
+            root = fastavro.parse_schema(json.loads(schema_json), named)
         except _NO_SCHEMA as error:
             raise AvroUnusable(f"it is no Avro schema: {error!r:.200}") from None
-    return Avro(_cleaned(root), {name: _cleaned(each) for name, each in named.items()})
+    return Avro(_cleaned(root), {name: _cleaned(node) for name, node in named.items()})
 
 
 def _cleaned(node: Any) -> Any:
     if not isinstance(node, dict):
         return node
-    found = {name: each for name, each in node.items() if not name.startswith(_OWN)}
+    definition = {name: attribute for name, attribute in node.items() if not name.startswith(_OWN)}
     # {"type": {"type": "string"}} is the inner one.
-    return _cleaned(found["type"]) if isinstance(found["type"], dict | list) else found
+    return (
+        _cleaned(definition["type"]) if isinstance(definition["type"], dict | list) else definition
+    )
 
 
 def write_schema(schema: Avro) -> str:
@@ -109,10 +111,10 @@ def write_schema(schema: Avro) -> str:
 
 def _defined(schema: Avro, node: Any, done: set[str]) -> Any:
     if isinstance(node, list):
-        return [_defined(schema, each, done) for each in node]
+        return [_defined(schema, branch, done) for branch in node]
     if isinstance(node, str):
         return _defined(schema, schema.at(node), done) if _is_new(schema, node, done) else node
-    kind, found = node["type"], dict(node)
+    kind, definition = node["type"], dict(node)
     if not isinstance(kind, str):
         return _defined(schema, kind, done)
     if kind in NAMED:
@@ -120,16 +122,16 @@ def _defined(schema: Avro, node: Any, done: set[str]) -> Any:
             return node["name"]
         done.add(node["name"])
     if kind in RECORDS:
-        found["fields"] = [
+        definition["fields"] = [
             {**field, "type": _defined(schema, field["type"], done)} for field in node["fields"]
         ]
     elif kind == "array":
-        found["items"] = _defined(schema, node["items"], done)
+        definition["items"] = _defined(schema, node["items"], done)
     elif kind == "map":
-        found["values"] = _defined(schema, node["values"], done)
+        definition["values"] = _defined(schema, node["values"], done)
     elif kind not in NAMED and _is_new(schema, kind, done):
         return _defined(schema, schema.at(kind), done)
-    return found
+    return definition
 
 
 def _is_new(schema: Avro, name: str, done: set[str]) -> bool:

@@ -34,11 +34,11 @@ class Shown:
     """
 
     def __init__(self, step: AvroFields) -> None:
-        known = [each for each in step.schemas if not each.problem]
-        self._before = {each.schema_id: each.text for each in known}
+        schemas = [schema for schema in step.schemas if not schema.problem]
+        self._before = {schema.schema_id: schema.text for schema in schemas}
         self._after = self._before
         if step.rewrites:
-            self._after = {each.target_id: rewriting_of(step, each).text for each in known}
+            self._after = {schema.target_id: rewriting_of(step, schema).text for schema in schemas}
 
     def before(self, content: bytes) -> Any:
         """Return what is shown of a value before the step: itself, unless it is such a record."""
@@ -61,20 +61,20 @@ def _shown(content: bytes, texts: Mapping[int, str]) -> Any:
 
 def _fields(schema: Avro, payload: bytes) -> Any:
     try:
-        found = fastavro.schemaless_reader(
+        record = fastavro.schemaless_reader(
             io.BytesIO(payload), json.loads(write_schema(schema)), None
         )
     except (OverflowError, ValueError):  # a time that Python has not
-        found = fastavro.schemaless_reader(io.BytesIO(payload), undressed(schema), None)
-    return _plain(found)
+        record = fastavro.schemaless_reader(io.BytesIO(payload), undressed(schema), None)
+    return _plain(record)
 
 
 def _plain(content: Any) -> Any:
     """Return a value as JSON has it; bytes as text or hexadecimal digits."""
     if isinstance(content, dict):
-        return {name: _plain(each) for name, each in content.items()}
+        return {name: _plain(field) for name, field in content.items()}
     if isinstance(content, list | tuple):
-        return [_plain(each) for each in content]
+        return [_plain(element) for element in content]
     if isinstance(content, bytes):
         return bytes_text(content)
     if isinstance(content, datetime | date | time):

@@ -58,7 +58,7 @@ def walk_of(schema: Avro) -> Walk:
     fields = len(schema.fields)
     rows: list[list[int]] = []
     children: list[int] = []
-    known: dict[str, int] = {}
+    rows_by_name: dict[str, int] = {}
 
     def add(node: Any) -> int:
         node = schema.at(node)
@@ -66,24 +66,24 @@ def walk_of(schema: Avro) -> Walk:
         if kind in schema.named:
             return add(kind)
         name = node.get("name", "") if isinstance(node, dict) else ""
-        if name and name in known:
-            return known[name]
-        at = len(rows)
+        if name and name in rows_by_name:
+            return rows_by_name[name]
+        row = len(rows)
         if name:
-            known[name] = at
+            rows_by_name[name] = row
         rows.append([_PLAIN.get(kind, NULL), 0, 0])
         if kind in _PLAIN:
-            return at
+            return row
         if kind == "fixed":
-            rows[at] = [FIXED, int(node["size"]), 0]
+            rows[row] = [FIXED, int(node["size"]), 0]
         elif kind == "enum":
-            rows[at] = [ENUM, len(node["symbols"]), 0]
+            rows[row] = [ENUM, len(node["symbols"]), 0]
         else:
             code, inner = _inner(kind, node)
-            found = [add(each) for each in inner]
-            rows[at] = [code, len(children), len(found)]
-            children.extend(found)
-        return at
+            child_rows = [add(child) for child in inner]
+            rows[row] = [code, len(children), len(child_rows)]
+            children.extend(child_rows)
+        return row
 
     add(schema.root)
     return Walk(np.array(rows, np.int64), np.array([*children, 0], np.int64), fields)

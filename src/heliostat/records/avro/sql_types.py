@@ -31,9 +31,9 @@ def avro_of_sql(text: str) -> Any:
         It is none of those that have one.
     """
     name = text.strip().lower()
-    found = _DECIMAL.fullmatch(name)
-    if found:
-        precision, scale = int(found[1]), int(found[2] or 0)
+    decimal = _DECIMAL.fullmatch(name)
+    if decimal:
+        precision, scale = int(decimal[1]), int(decimal[2] or 0)
         return {
             "type": "bytes",
             "logicalType": "decimal",

@@ -68,18 +68,18 @@ class AbortedTransactions:
         before = bisect_left(markers, header.base_offset)
         ended = markers[before - 1] if before else -1  # what began before it is over
         firsts = self._first_offsets[header.producer_id]
-        at = bisect_right(firsts, ended)
-        return at < len(firsts) and firsts[at] <= header.last_offset
+        index = bisect_right(firsts, ended)
+        return index < len(firsts) and firsts[index] <= header.last_offset
 
-    def take_marker(self, view: Buffer, at: int, header: BatchHeader) -> None:
-        """Note the marker in the control batch at `at`.
+    def take_marker(self, view: Buffer, position: int, header: BatchHeader) -> None:
+        """Note the marker in the control batch at `position`.
 
         Raises
         ------
         BatchError
             It holds no marker.
         """
-        if marker_type(view, at + HEADER_BYTES, at + header.size) == ABORT:
+        if marker_type(view, position + HEADER_BYTES, position + header.size) == ABORT:
             markers = self._abort_markers.setdefault(header.producer_id, [])
             if not markers or markers[-1] < header.base_offset:
                 markers.append(header.base_offset)
@@ -97,17 +97,17 @@ def forget_aborted(
         return
     transactions = AbortedTransactions(aborted)
     try:
-        for at, header in each_header(buffer, start, end):
+        for position, header in each_header(buffer, start, end):
             if header.is_control and header.records_count:
-                transactions.take_marker(buffer, at, header)
+                transactions.take_marker(buffer, position, header)
             elif header.records_count and transactions.has_aborted(header):
-                forget_records(buffer, at, header)
+                forget_records(buffer, position, header)
     except BatchError:
         return
 
 
-def marker_type(view: Buffer, at: int, end: int) -> int:
-    """Return the type of the marker whose control record is `view[at:end]`.
+def marker_type(view: Buffer, position: int, end: int) -> int:
+    """Return the type of the marker whose control record is `view[position:end]`.
 
     Raises
     ------
@@ -115,12 +115,12 @@ def marker_type(view: Buffer, at: int, end: int) -> int:
         There is no marker.
     """
     try:
-        _, at = read_varint(view, at)  # length
-        _, at = read_varint(view, at + 1)  # timestamp, after the attributes
-        _, at = read_varint(view, at)  # offset
-        size, at = read_varint(view, at)
+        _, position = read_varint(view, position)  # length
+        _, position = read_varint(view, position + 1)  # timestamp, after the attributes
+        _, position = read_varint(view, position)  # offset
+        size, position = read_varint(view, position)
     except IndexError:
         size = -1
-    if size < _MARKER_KEY_BYTES or at + size > end:
+    if size < _MARKER_KEY_BYTES or position + size > end:
         raise BatchError("a control batch has no marker in it")
-    return int.from_bytes(view[at + 2 : at + 4], "big", signed=True)
+    return int.from_bytes(view[position + 2 : position + 4], "big", signed=True)

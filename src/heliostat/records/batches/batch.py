@@ -128,25 +128,25 @@ def first_timestamp(header: bytes | bytearray | memoryview) -> int:
     With a delete horizon only the largest timestamp is known without its records.
     """
     attributes = int.from_bytes(header[CRC_FROM : CRC_FROM + 2], "big")
-    at = 35 if attributes & (LOG_APPEND_TIME_BIT | DELETE_HORIZON_BIT) else 27
-    return int.from_bytes(header[at : at + 8], "big", signed=True)
+    position = 35 if attributes & (LOG_APPEND_TIME_BIT | DELETE_HORIZON_BIT) else 27
+    return int.from_bytes(header[position : position + 8], "big", signed=True)
 
 
-def claimed_size(buffer: Buffer, at: int, end: int) -> int | None:
-    """Return the size that the batch at `at` claims; None if its length field is cut off."""
-    if end - at < LENGTH_ENDS_AT:
+def claimed_size(buffer: Buffer, position: int, end: int) -> int | None:
+    """Return the size that the batch at `position` claims; None if its length field is cut off."""
+    if end - position < LENGTH_ENDS_AT:
         return None
-    length: int = _LENGTH.unpack_from(buffer, at)[0]
+    length: int = _LENGTH.unpack_from(buffer, position)[0]
     return LENGTH_ENDS_AT + length
 
 
-def read_header(buffer: Buffer, at: int, end: int) -> BatchHeader | None:
-    """Read the header of the batch that begins at `at`.
+def read_header(buffer: Buffer, position: int, end: int) -> BatchHeader | None:
+    """Read the header of the batch that begins at `position`.
 
     Parameters
     ----------
-    buffer, at, end
-        The batch is within `buffer[at:end]`.
+    buffer, position, end
+        The batch is within `buffer[position:end]`.
 
     Returns
     -------
@@ -158,9 +158,9 @@ def read_header(buffer: Buffer, at: int, end: int) -> BatchHeader | None:
     BatchError
         The bytes are not a v2 batch, or its header contradicts itself. The CRC is not checked.
     """
-    if end - at <= MAGIC_AT:
+    if end - position <= MAGIC_AT:
         return None
-    magic = buffer[at + MAGIC_AT]
+    magic = buffer[position + MAGIC_AT]
     if magic in (0, 1):
         raise BatchError(
             "the batch is in the message format of Kafka before 0.11, which is not copied",
@@ -168,12 +168,12 @@ def read_header(buffer: Buffer, at: int, end: int) -> BatchHeader | None:
         )
     if magic != MAGIC:
         raise BatchError("the bytes are not a record batch of a known format", magic=magic)
-    length = _LENGTH.unpack_from(buffer, at)[0]
+    length = _LENGTH.unpack_from(buffer, position)[0]
     if length < LENGTH_MIN:
         raise BatchError("a batch claims to be shorter than its header", length=length)
-    if at + LENGTH_ENDS_AT + length > end:
+    if position + LENGTH_ENDS_AT + length > end:
         return None
-    header = BatchHeader._make(HEADER.unpack_from(buffer, at))
+    header = BatchHeader._make(HEADER.unpack_from(buffer, position))
     count, last = header.records_count, header.last_offset_delta
     if count < 0 or last < 0 or count > last + 1:
         raise BatchError("a batch's counts contradict each other", records=count, last_delta=last)
@@ -187,21 +187,21 @@ def read_header(buffer: Buffer, at: int, end: int) -> BatchHeader | None:
     return header
 
 
-def each_header(buffer: Buffer, at: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield where each whole batch in `buffer[at:end]` begins, and its header, as `read_header`.
+def each_header(buffer: Buffer, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield where whole batches in `buffer[position:end]` begin, and their headers (`read_header`).
 
     Raises
     ------
     BatchError
         As `read_header`, when its turn comes.
     """
-    while (header := read_header(buffer, at, end)) is not None:
-        yield at, header
-        at += header.size
+    while (header := read_header(buffer, position, end)) is not None:
+        yield position, header
+        position += header.size
 
 
-def next_offset(buffer: Buffer, at: int, end: int) -> int | None:
-    """Return the offset after the last whole batch in `buffer[at:end]`; None if there is none.
+def next_offset(buffer: Buffer, position: int, end: int) -> int | None:
+    """Return the offset after the last whole batch in `buffer[position:end]`; None: there is none.
 
     Compaction may have left that batch empty.
 
@@ -210,13 +210,13 @@ def next_offset(buffer: Buffer, at: int, end: int) -> int | None:
     BatchError
         As `read_header`.
     """
-    found = None
-    for _, header in each_header(buffer, at, end):
-        found = header.next_offset
-    return found
+    offset = None
+    for _, header in each_header(buffer, position, end):
+        offset = header.next_offset
+    return offset
 
 
-def check_crc(buffer: Buffer, at: int, header: BatchHeader) -> None:
+def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
     """Compare the batch's CRC with its bytes.
 
     Raises
@@ -224,19 +224,19 @@ def check_crc(buffer: Buffer, at: int, header: BatchHeader) -> None:
     BatchError
         The CRC does not match the bytes.
     """
-    found = crc32c(memoryview(buffer)[at + CRC_FROM : at + header.size])
-    if found != header.crc:
+    checksum = crc32c(memoryview(buffer)[position + CRC_FROM : position + header.size])
+    if checksum != header.crc:
         raise BatchError(
             "a batch's checksum does not match its bytes",
             base_offset=header.base_offset,
             stored=header.crc,
-            computed=found,
+            computed=checksum,
         )
 
 
 def patch_header(
     buffer: bytearray | memoryview,
-    at: int,
+    position: int,
     header: BatchHeader,
     *,
     producer_id: int,
@@ -251,39 +251,39 @@ def patch_header(
 
     Parameters
     ----------
-    buffer, at, header
+    buffer, position, header
         The batch, and its header as `read_header` returned it. It must not be LogAppendTime:
         clearing that bit would change its records' timestamps.
     producer_id, base_sequence
         The producer to send it as, and the sequence of its first record.
     """
-    changing = memoryview(buffer)[at + CRC_FROM : at + HEADER_BYTES]
+    changing = memoryview(buffer)[position + CRC_FROM : position + HEADER_BYTES]
     difference = crc32c(changing)
-    _OFFSET_TO_MAGIC.pack_into(buffer, at, 0, header.length, -1)
-    _ATTRIBUTES.pack_into(buffer, at + CRC_FROM, header.attributes & CODEC_BITS)
-    _PRODUCER.pack_into(buffer, at + _PRODUCER_AT, producer_id, 0, base_sequence)
+    _OFFSET_TO_MAGIC.pack_into(buffer, position, 0, header.length, -1)
+    _ATTRIBUTES.pack_into(buffer, position + CRC_FROM, header.attributes & CODEC_BITS)
+    _PRODUCER.pack_into(buffer, position + _PRODUCER_AT, producer_id, 0, base_sequence)
     difference ^= crc32c(changing)
-    _correct_crc(buffer, at, header, difference)
+    _correct_crc(buffer, position, header, difference)
 
 
 def _correct_crc(
-    buffer: bytearray | memoryview, at: int, header: BatchHeader, difference: int
+    buffer: bytearray | memoryview, position: int, header: BatchHeader, difference: int
 ) -> None:
     """Correct a batch's CRC by the difference between the CRCs of its two headers."""
     crc = header.crc ^ shifted(difference, header.length - LENGTH_MIN)
-    _CRC.pack_into(buffer, at + _CRC_AT, crc)
+    _CRC.pack_into(buffer, position + _CRC_AT, crc)
 
 
-def forget_records(buffer: bytearray | memoryview, at: int, header: BatchHeader) -> None:
-    """Make the batch at `at` one without records, as compaction leaves one; its bytes stay there.
+def forget_records(buffer: bytearray | memoryview, position: int, header: BatchHeader) -> None:
+    """Make the batch at `position` one without records, as compaction leaves one; its bytes stay.
 
     Its CRC is corrected by the difference: for a damaged payload it stays wrong.
     """
-    changing = memoryview(buffer)[at + CRC_FROM : at + HEADER_BYTES]
+    changing = memoryview(buffer)[position + CRC_FROM : position + HEADER_BYTES]
     difference = crc32c(changing)
-    _COUNT.pack_into(buffer, at + HEADER_BYTES - _COUNT.size, 0)
+    _COUNT.pack_into(buffer, position + HEADER_BYTES - _COUNT.size, 0)
     difference ^= crc32c(changing)
-    _correct_crc(buffer, at, header, difference)
+    _correct_crc(buffer, position, header, difference)
 
 
 def pack_header(

@@ -55,12 +55,12 @@ class BatchMaker:
         offset = self.outcome.next_offset
         self.outcome.stop = Stop(reason, offset, f"source offset {offset} can't be copied: {why}")
 
-    def patch(self, view: memoryview, at: int, header: BatchHeader) -> None:
-        """Add the batch at `at`, its header patched in place."""
+    def patch(self, view: memoryview, position: int, header: BatchHeader) -> None:
+        """Add the batch at `position`, its header patched in place."""
         target = self.outcome.next_target_offset
         patch_header(
             view,
-            at,
+            position,
             header,
             producer_id=self._settings.producer_id,
             base_sequence=sequence_of(target),
@@ -68,7 +68,7 @@ class BatchMaker:
         batch = ConvertedBatch(
             target,
             header.records_count,
-            (view[at : at + header.size],),
+            (view[position : position + header.size],),
             header.size,
             header.max_timestamp,
         )
@@ -138,14 +138,14 @@ class BatchMaker:
         self.outcome.next_target_offset = batch.next_offset
 
     def rewrite(
-        self, view: memoryview, at: int, header: BatchHeader, end: int | None = None
+        self, view: memoryview, position: int, header: BatchHeader, end: int | None = None
     ) -> None:
         """Re-encode the batch's records from the next offset on, in as few batches as possible.
 
         Records whose offset delta is `end` or more are left out.
         """
-        check_crc(view, at, header)
-        packed = view[at + HEADER_BYTES : at + header.size]
+        check_crc(view, position, header)
+        packed = view[position + HEADER_BYTES : position + header.size]
         body = decompress(header.codec, packed, DECOMPRESSED_BYTES_MAX)
         append_time = header.max_timestamp if header.is_log_append_time else None
         records = SourceRecords(

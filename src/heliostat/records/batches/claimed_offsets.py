@@ -51,16 +51,16 @@ class Believed(NamedTuple):
 @compiled(types.UniTuple(_INT, 2)(_BYTES, _INT, _INT))
 def _last_batches(data: Any, start: int, end: int) -> Any:
     last, before = np.int64(-1), np.int64(-1)
-    at = np.int64(start)
-    while at + LENGTH_ENDS_AT <= end:
+    position = np.int64(start)
+    while position + LENGTH_ENDS_AT <= end:
         length = np.int64(0)
         for place in range(4):
-            length = length << 8 | np.int64(data[at + _LENGTH_AT + place])
+            length = length << 8 | np.int64(data[position + _LENGTH_AT + place])
         size = length + LENGTH_ENDS_AT
-        if length <= 0 or at + size > end:
+        if length <= 0 or position + size > end:
             break
-        last, before = at, last
-        at += size
+        last, before = position, last
+        position += size
     return last, before
 
 
@@ -106,24 +106,24 @@ class ClaimedOffsets:
             Source offset at which the log ends for us, as reported in the same answer. Brokers note
             it before they read, so a valid answer may reach beyond it.
         """
-        seen, self._seen = self._seen, -1
+        previous_claim, self._seen = self._seen, -1
         last, before = last_batches(answer, 0, len(answer))
         epoch = last_epoch(answer, last, len(answer))
         if last < 0 or len(answer) - last <= MAGIC_AT:
             return Believed(len(answer), epoch)  # nothing whole
         first = _offset(answer, 0)
-        if (first < position or _is_old(answer, 0)) and first != seen:
+        if (first < position or _is_old(answer, 0)) and first != previous_claim:
             self._seen = first
             return Believed(0, epoch)
         expected = position if before < 0 else _after(answer, before)
-        end, trouble = self._believed_up_to(answer, last, expected, log_end, seen)
+        end, trouble = self._believed_up_to(answer, last, expected, log_end, previous_claim)
         if not trouble:
             return Believed(end, epoch)
         text = f"source offset {expected} can't be copied: its batch claims {trouble}"
         return Believed(end, epoch, Stop(StopReason.CORRUPT, expected, text))
 
     def _believed_up_to(
-        self, answer: memoryview, last: int, expected: int, log_end: int, seen: int
+        self, answer: memoryview, last: int, expected: int, log_end: int, previous_claim: int
     ) -> tuple[int, str]:
         """Return where the valid part ends, and what the last whole batch claims wrongly."""
         end = len(answer)
@@ -135,27 +135,27 @@ class ClaimedOffsets:
             following = _offset(answer, next_at)
             text = f"offsets {claim} to {after - 1}, the next one {following}"
             return (end, "") if following >= after else (last, text)
-        if claim == seen and after <= log_end:
+        if claim == previous_claim and after <= log_end:
             return end, ""
         self._seen = claim
-        is_beyond = claim == seen
+        is_beyond = claim == previous_claim
         text = f"offsets up to {after - 1}, where the log ends at {log_end}"
         return last, text if is_beyond else ""
 
 
-def _is_old(buffer: memoryview, at: int) -> bool:
+def _is_old(buffer: memoryview, position: int) -> bool:
     """Return whether it is a message of a format before v2, whose offset is the last one in it."""
-    return buffer[at + MAGIC_AT] < MAGIC
+    return buffer[position + MAGIC_AT] < MAGIC
 
 
-def _offset(buffer: memoryview, at: int) -> int:
-    found: int = _OFFSET.unpack_from(buffer, at)[0]
-    return found
+def _offset(buffer: memoryview, position: int) -> int:
+    offset: int = _OFFSET.unpack_from(buffer, position)[0]
+    return offset
 
 
-def _after(buffer: memoryview, at: int) -> int:
+def _after(buffer: memoryview, position: int) -> int:
     """Return the source offset after a whole batch or message, as it claims."""
-    if _is_old(buffer, at) or len(buffer) - at < HEADER_BYTES:
-        return _offset(buffer, at) + 1
-    delta: int = _LAST_DELTA.unpack_from(buffer, at)[0]
-    return _offset(buffer, at) + delta + 1
+    if _is_old(buffer, position) or len(buffer) - position < HEADER_BYTES:
+        return _offset(buffer, position) + 1
+    delta: int = _LAST_DELTA.unpack_from(buffer, position)[0]
+    return _offset(buffer, position) + delta + 1

@@ -108,16 +108,16 @@ def _decompress_snappy(body: bytes, bytes_max: int) -> bytes:
     if not body.startswith(_XERIAL_MAGIC):
         return _snappy_block(body, bytes_max)
     parts: list[bytes] = []
-    at = len(_XERIAL_HEADER)
-    while at < len(body):
-        length = _INT.unpack_from(body, at)[0]
-        at += _INT.size
-        if not 0 <= length <= len(body) - at:
+    position = len(_XERIAL_HEADER)
+    while position < len(body):
+        length = _INT.unpack_from(body, position)[0]
+        position += _INT.size
+        if not 0 <= length <= len(body) - position:
             raise BatchError("a snappy block claims more bytes than there are", length=length)
-        part = _snappy_block(body[at : at + length], bytes_max)
+        part = _snappy_block(body[position : position + length], bytes_max)
         bytes_max -= len(part)
         parts.append(part)
-        at += length
+        position += length
     return b"".join(parts)
 
 
@@ -130,8 +130,8 @@ def _snappy_block(block: bytes, bytes_max: int) -> bytes:
 
 def _compress_snappy(body: memoryview) -> bytes:
     parts = [_XERIAL_HEADER]
-    for at in range(0, len(body), _XERIAL_BLOCK_BYTES):
-        block = bytes(cramjam.snappy.compress_raw(body[at : at + _XERIAL_BLOCK_BYTES]))
+    for position in range(0, len(body), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(body[position : position + _XERIAL_BLOCK_BYTES]))
         parts += (_INT.pack(len(block)), block)
     return b"".join(parts)
 

@@ -56,13 +56,13 @@ def _tables() -> Any:
 _TABLES = _tables()
 
 
-def _copy_one_by_one(out: Any, out_at: int, data: Any, at: int, count: int) -> None:
+def _copy_one_by_one(out: Any, out_at: int, data: Any, position: int, count: int) -> None:
     for place in range(count):
-        out[out_at + place] = data[at + place]
+        out[out_at + place] = data[position + place]
 
 
 @intrinsic
-def _copy_memory(_typing: Any, out: Any, out_at: Any, data: Any, at: Any, count: Any) -> Any:
+def _copy_memory(_typing: Any, out: Any, out_at: Any, data: Any, position: Any, count: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         target = context.make_array(signature.args[0])(context, builder, arguments[0])
         source = context.make_array(signature.args[2])(context, builder, arguments[2])
@@ -79,11 +79,11 @@ def _copy_memory(_typing: Any, out: Any, out_at: Any, data: Any, at: Any, count:
 
 
 copy_bytes: Any = njit(_copy_one_by_one) if config.BOUNDSCHECK else _copy_memory
-"""`(out, out_at, data, at, count)`: copy bytes between two arrays that do not overlap."""
+"""`(out, out_at, data, position, count)`: copy bytes between two arrays that do not overlap."""
 
 
 @intrinsic
-def load64(_typing: Any, array: Any, at: Any) -> Any:
+def load64(_typing: Any, array: Any, index: Any) -> Any:
     """Load eight bytes at any index, as the processor reads them (both kinds are little-endian)."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -93,7 +93,7 @@ def load64(_typing: Any, array: Any, at: Any) -> Any:
         loaded.align = 1
         return loaded
 
-    return types.uint64(array, at), generate
+    return types.uint64(array, index), generate
 
 
 @intrinsic
@@ -119,43 +119,43 @@ def _step8(_typing: Any, _crc: Any, _value: Any) -> Any:
 
 
 @compiled(_SIGNATURE)
-def crc32c_by_tables(data: Any, at: int, end: int) -> Any:
-    """Return the CRC-32C of `data[at:end]`, eight bytes at a time by eight tables."""
+def crc32c_by_tables(data: Any, position: int, end: int) -> Any:
+    """Return the CRC-32C of `data[position:end]`, eight bytes at a time by eight tables."""
     crc = _ALL_ONES
-    while at + 8 <= end:
+    while position + 8 <= end:
         crc ^= (
-            np.uint32(data[at])
-            | np.uint32(data[at + 1]) << np.uint32(8)
-            | np.uint32(data[at + 2]) << np.uint32(16)
-            | np.uint32(data[at + 3]) << np.uint32(24)
+            np.uint32(data[position])
+            | np.uint32(data[position + 1]) << np.uint32(8)
+            | np.uint32(data[position + 2]) << np.uint32(16)
+            | np.uint32(data[position + 3]) << np.uint32(24)
         )
         crc = (
             _TABLES[7, crc & np.uint32(255)]
             ^ _TABLES[6, crc >> np.uint32(8) & np.uint32(255)]
             ^ _TABLES[5, crc >> np.uint32(16) & np.uint32(255)]
             ^ _TABLES[4, crc >> np.uint32(24)]
-            ^ _TABLES[3, data[at + 4]]
-            ^ _TABLES[2, data[at + 5]]
-            ^ _TABLES[1, data[at + 6]]
-            ^ _TABLES[0, data[at + 7]]
+            ^ _TABLES[3, data[position + 4]]
+            ^ _TABLES[2, data[position + 5]]
+            ^ _TABLES[1, data[position + 6]]
+            ^ _TABLES[0, data[position + 7]]
         )
-        at += 8
-    while at < end:
-        crc = crc >> np.uint32(8) ^ _TABLES[0, (crc ^ np.uint32(data[at])) & np.uint32(255)]
-        at += 1
+        position += 8
+    while position < end:
+        crc = crc >> np.uint32(8) ^ _TABLES[0, (crc ^ np.uint32(data[position])) & np.uint32(255)]
+        position += 1
     return crc ^ _ALL_ONES
 
 
-def _by_instruction(data: Any, at: int, end: int) -> Any:
-    """Return the CRC-32C of `data[at:end]`."""
+def _by_instruction(data: Any, position: int, end: int) -> Any:
+    """Return the CRC-32C of `data[position:end]`."""
     wide = np.uint64(0xFFFFFFFF)
-    while at + 8 <= end:
-        wide = _step64(wide, load64(data, at))
-        at += 8
+    while position + 8 <= end:
+        wide = _step64(wide, load64(data, position))
+        position += 8
     crc = np.uint32(wide)
-    while at < end:
-        crc = _step8(crc, data[at])
-        at += 1
+    while position < end:
+        crc = _step8(crc, data[position])
+        position += 1
     return crc ^ _ALL_ONES
 
 
@@ -164,4 +164,4 @@ crc32c_compiled: Any = (
     if _has_instruction() and not config.BOUNDSCHECK
     else crc32c_by_tables
 )
-"""`(data: uint8[::1], at, end)`: CRC-32C of `data[at:end]`, for compiled loops."""
+"""`(data: uint8[::1], position, end)`: CRC-32C of `data[position:end]`, for compiled loops."""

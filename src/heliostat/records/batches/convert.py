@@ -167,9 +167,9 @@ class _Walk:
             self._is_first = False
             self.at += header.size
 
-    def _is_old(self, at: int) -> bool:
-        """Return whether a message of a format before v2 begins at `at`."""
-        return self.end - at > MAGIC_AT and self.view[at + MAGIC_AT] in OLD_MAGICS
+    def _is_old(self, position: int) -> bool:
+        """Return whether a message of a format before v2 begins at `position`."""
+        return self.end - position > MAGIC_AT and self.view[position + MAGIC_AT] in OLD_MAGICS
 
     def _take(self, header: BatchHeader) -> None:
         """Convert one batch by itself."""
@@ -201,39 +201,39 @@ class _Walk:
             self.outcome.next_offset = refused.offset
             self.outcome.stop = Stop(refused.reason, refused.offset, refused.text)
 
-    def _check_place(self, header: BatchHeader, at: int, expected: int) -> None:
-        """Believe a hole before the batch at `at` unless the batch after it contradicts.
+    def _check_place(self, header: BatchHeader, position: int, expected: int) -> None:
+        """Believe a hole before the batch at `position` unless the batch after it contradicts.
 
         No checksum covers base offsets; see also `claimed_offsets`.
         """
         claim = f"its batch claims offsets {header.base_offset} to {header.last_offset}"
         if header.base_offset < expected and not self._is_first:
             raise BatchError(f"{claim} out of order")
-        at += header.size
-        if header.base_offset <= expected or self.end - at < HEADER_BYTES:
+        position += header.size
+        if header.base_offset <= expected or self.end - position < HEADER_BYTES:
             return
-        following = _OFFSET.unpack_from(self.view, at)[0]
+        following = _OFFSET.unpack_from(self.view, position)[0]
         if following < header.next_offset:
             raise BatchError(f"{claim}, the next one {following}")
 
-    def _pass_over(self, at: int, expected: int) -> int | None:
-        """Return the source offset after the batch at `at` if it holds nothing that readers see."""
-        if self._is_old(at):
+    def _pass_over(self, position: int, expected: int) -> int | None:
+        """Return the source offset after the batch at `position` if readers see nothing of it."""
+        if self._is_old(position):
             return None
-        header = read_header(self.view, at, self.end)
-        if header is None or not self._holds_nothing(header, at):
+        header = read_header(self.view, position, self.end)
+        if header is None or not self._holds_nothing(header, position):
             return None
         self._is_first = False  # batches precede it
-        self._check_place(header, at, expected)
+        self._check_place(header, position, expected)
         return header.next_offset
 
-    def _holds_nothing(self, header: BatchHeader, at: int) -> bool:
+    def _holds_nothing(self, header: BatchHeader, position: int) -> bool:
         is_void = header.records_count == 0 or header.is_control
         if not is_void and not self._transactions.has_aborted(header):
             return False
-        check_crc(self.view, at, header)
+        check_crc(self.view, position, header)
         if header.is_control and header.records_count:  # a cleaner may have removed the marker
-            self._transactions.take_marker(self.view, at, header)
+            self._transactions.take_marker(self.view, position, header)
         return True
 
     def _look_at_cut(self) -> None:
@@ -293,36 +293,36 @@ class _Walk:
 
     def _are_many(self) -> bool:
         """Return whether so many compressed batches came that they are joined for a far target."""
-        left, at = self._settings.in_flight_max, self.at
+        left, position = self._settings.in_flight_max, self.at
         if not self._settings.is_target_far:
             return False
-        while left and (size := claimed_size(self.view, at, self.end)) is not None:
-            if size <= HEADER_BYTES or at + size >= self.end:
+        while left and (size := claimed_size(self.view, position, self.end)) is not None:
+            if size <= HEADER_BYTES or position + size >= self.end:
                 return False
-            left -= bool(self.view[at + _ATTRIBUTES_LOW_AT] & CODEC_BITS)
-            at += size
+            left -= bool(self.view[position + _ATTRIBUTES_LOW_AT] & CODEC_BITS)
+            position += size
         return not left
 
-    def _is_small(self, at: int) -> bool:
-        """Return whether, at a quick look, a whole batch to join begins at `at`."""
-        size = claimed_size(self.view, at, self.end)
+    def _is_small(self, position: int) -> bool:
+        """Return whether, at a quick look, a whole batch to join begins at `position`."""
+        size = claimed_size(self.view, position, self.end)
         if size is None or not HEADER_BYTES < size < self._settings.join_below_bytes:
             return False
-        if at + size > self.end:
+        if position + size > self.end:
             return False
-        is_compressed = self.view[at + _ATTRIBUTES_LOW_AT] & CODEC_BITS
+        is_compressed = self.view[position + _ATTRIBUTES_LOW_AT] & CODEC_BITS
         if not is_compressed or self._opens_many or self._settings.compression is not None:
             return True
-        last_delta, count = _COUNTS.unpack_from(self.view, at)
+        last_delta, count = _COUNTS.unpack_from(self.view, position)
         return bool(count != last_delta + 1)
 
     def _rewrite_old(self) -> None:
         """Re-encode the messages here that are in the formats of Kafka before 0.11."""
         expected = self.outcome.next_offset
         last = -1 if self._is_first else expected - 1
-        found = read_old(self.view, self.at, self.end, expected, last)
-        self.at = found.end
+        messages = read_old(self.view, self.at, self.end, expected, last)
+        self.at = messages.end
         self._is_first = False
-        for run in found.runs:
+        for run in messages.runs:
             self.batches.split(run.records, run.codec, run.base_offset, 0, run.deltas)
-        self.outcome.next_offset = max(self.outcome.next_offset, found.next_offset)
+        self.outcome.next_offset = max(self.outcome.next_offset, messages.next_offset)

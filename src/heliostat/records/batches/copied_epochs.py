@@ -23,12 +23,12 @@ class CopiedTo(NamedTuple):
 NO_EPOCH = CopiedTo(-1, -1)
 
 
-def last_epoch(buffer: bytearray | memoryview, at: int, end: int) -> CopiedTo:
-    """Return the epoch of the last whole batch, at `at`, before `convert` patches headers."""
-    if at < 0 or end - at <= MAGIC_AT or buffer[at + MAGIC_AT] != MAGIC:
+def last_epoch(buffer: bytearray | memoryview, position: int, end: int) -> CopiedTo:
+    """Return the epoch of the last whole batch, at `position`, before `convert` patches headers."""
+    if position < 0 or end - position <= MAGIC_AT or buffer[position + MAGIC_AT] != MAGIC:
         return NO_EPOCH  # formats before v2 have no epoch
     try:
-        header = read_header(buffer, at, end)
+        header = read_header(buffer, position, end)
     except BatchError:
         return NO_EPOCH  # `convert` reports what is wrong with it
     return NO_EPOCH if header is None else CopiedTo(header.next_offset, header.leader_epoch)
@@ -39,19 +39,19 @@ class CopiedEpochs:
 
     Parameters
     ----------
-    known
+    copied_to
         Epoch that earlier rounds copied from.
     """
 
-    def __init__(self, known: CopiedTo = NO_EPOCH) -> None:
+    def __init__(self, copied_to: CopiedTo = NO_EPOCH) -> None:
         self._fetched: deque[CopiedTo] = deque()
-        self._copied = known
+        self._copied = copied_to
         self._distrusted = NO_EPOCH
 
-    def fetched(self, seen: CopiedTo, next_offset: int) -> None:
-        """Note that an answer, whose `last_epoch` is `seen`, was converted up to `next_offset`."""
-        if seen.epoch >= 0 and seen.offset == next_offset:
-            self._fetched.append(seen)
+    def fetched(self, epoch: CopiedTo, next_offset: int) -> None:
+        """Note that an answer, whose `last_epoch` is `epoch`, was converted up to `next_offset`."""
+        if epoch.epoch >= 0 and epoch.offset == next_offset:
+            self._fetched.append(epoch)
 
     def ran_to(self, offset: int) -> None:
         """Note that all batches up to the one that ends before `offset` had the newest epoch."""

@@ -49,25 +49,25 @@ def _is_in(ascending: Any, number: int) -> Any:
 
 
 @compiled(_INT(_BYTES, _INT, _INT, types.int64[::1]))
-def _first_of_others(data: Any, at: int, end: int, site: Any) -> Any:
+def _first_of_others(data: Any, position: int, end: int, site: Any) -> Any:
     """Return where the first batch begins that may not be the site's own, or is no sound one.
 
     `site` are producer ids of the site's own producers, ascending. `end`: there is no such batch.
     """
-    while at + HEADER_BYTES <= end:
-        size = _SIZE_FROM + number_at(data, at + _SIZE_AT, 4)
-        if size < HEADER_BYTES or data[at + MAGIC_AT] != MAGIC:
-            return at
-        if at + size > end:
+    while position + HEADER_BYTES <= end:
+        size = _SIZE_FROM + number_at(data, position + _SIZE_AT, 4)
+        if size < HEADER_BYTES or data[position + MAGIC_AT] != MAGIC:
+            return position
+        if position + size > end:
             break
-        producer_id = number_at(data, at + _PRODUCER_AT, 8)
+        producer_id = number_at(data, position + _PRODUCER_AT, 8)
         if producer_id >= 0 and not _is_in(site, producer_id):
-            return at
-        at += size
+            return position
+        position += size
     return end
 
 
-def from_others(data: Any, at: int, end: int, site: Any) -> int:
+def from_others(data: Any, begin: int, end: int, site: Any) -> int:
     """Return from where on `leave_crossed` has to look; see `_first_of_others`.
 
     Parameters
@@ -75,13 +75,13 @@ def from_others(data: Any, at: int, end: int, site: Any) -> int:
     data
         The answer, as an array of bytes.
     """
-    return int(_first_of_others(data, at, end, site))
+    return int(_first_of_others(data, begin, end, site))
 
 
 def leave_crossed(
-    buffer: bytearray | memoryview, at: int, end: int, producers: SiteProducers
+    buffer: bytearray | memoryview, begin: int, end: int, producers: SiteProducers
 ) -> Sorted:
-    """Empty the batches in `buffer[at:end]` that a link has appended there.
+    """Empty the batches in `buffer[begin:end]` that a link has appended there.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def leave_crossed(
         As `batch.read_header`.
     """
     stop, unknown = end, set[int]()
-    for start, header in each_header(buffer, at, end):
+    for start, header in each_header(buffer, begin, end):
         whose = producers.whose(header.producer_id)
         if whose is Whose.UNKNOWN and not header.is_control:
             stop = min(stop, start)

@@ -58,7 +58,7 @@ def encode_batch(
         records=len(records),
         codec=codec,
         base_timestamp=base_timestamp,
-        max_timestamp=max(each[2] for each in records),
+        max_timestamp=max(row[2] for row in records),
         producer_id=producer_id,
         base_sequence=sequence,
     )
@@ -78,10 +78,10 @@ def decode_batches(buffer: Buffer) -> Iterator[tuple[int, int, bytes | None, byt
     BatchError
         A batch is not valid.
     """
-    for at, header in each_header(buffer, 0, len(buffer)):
-        check_crc(buffer, at, header)
+    for position, header in each_header(buffer, 0, len(buffer)):
+        check_crc(buffer, position, header)
         if not header.is_control:
-            packed = memoryview(buffer)[at + HEADER_BYTES : at + header.size]
+            packed = memoryview(buffer)[position + HEADER_BYTES : position + header.size]
             body = decompress(header.codec, packed)
             record_at = 0
             for _ in range(header.records_count):
@@ -96,24 +96,24 @@ def _sized(content: bytes | None) -> bytes:
     return _NULL if content is None else varint(len(content)) + content
 
 
-def _read_record(body: bytes, at: int) -> tuple[int, int, bytes | None, bytes | None, int]:
-    """Return offset delta, timestamp delta, key, value and end of the record at `at`."""
+def _read_record(body: bytes, position: int) -> tuple[int, int, bytes | None, bytes | None, int]:
+    """Return offset delta, timestamp delta, key, value and end of the record at `position`."""
     try:
-        length, at = read_varint(body, at)
-        end = at + length
-        timestamp, at = read_varint(body, at + 1)
-        delta, at = read_varint(body, at)
-        key, at = _read_sized(body, at)
-        value, at = _read_sized(body, at)
+        length, position = read_varint(body, position)
+        end = position + length
+        timestamp, position = read_varint(body, position + 1)
+        delta, position = read_varint(body, position)
+        key, position = _read_sized(body, position)
+        value, position = _read_sized(body, position)
     except IndexError:
-        at, end = 1, 0
-    if not at <= end <= len(body):
+        position, end = 1, 0
+    if not position <= end <= len(body):
         raise BatchError("a record does not end where its length says")
     return delta, timestamp, key, value, end
 
 
-def _read_sized(body: bytes, at: int) -> tuple[bytes | None, int]:
-    length, at = read_varint(body, at)
+def _read_sized(body: bytes, position: int) -> tuple[bytes | None, int]:
+    length, position = read_varint(body, position)
     if length < 0:
-        return None, at
-    return body[at : at + length], at + length
+        return None, position
+    return body[position : position + length], position + length

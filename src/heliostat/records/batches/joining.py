@@ -140,14 +140,14 @@ class Run:
 
 
 def join_run(  # noqa: PLR0917 - a run is all of these
-    data: Any, at: int, end: int, base_offset: int, limits: JoinLimits, pass_over: PassOver
+    data: Any, position: int, end: int, base_offset: int, limits: JoinLimits, pass_over: PassOver
 ) -> Run:
-    """Join consecutive small batches, beginning with the one at `at`.
+    """Join consecutive small batches, beginning with the one at `position`.
 
     Parameters
     ----------
-    data, at, end
-        Bytes (array of uint8) with batches in `data[at:end]`; the last may be cut.
+    data, position, end
+        Bytes (array of uint8) with batches in `data[position:end]`; the last may be cut.
     base_offset
         Offset that the first must have.
     limits
@@ -158,9 +158,9 @@ def join_run(  # noqa: PLR0917 - a run is all of these
     Returns
     -------
     Run
-        Possibly of no batch: then the one at `at` is not to be joined, or `trouble` says why.
+        Possibly of no batch: then the one at `position` is not to be joined, or `trouble` says why.
     """
-    run = _OpenRun(data, at, end, base_offset, limits)
+    run = _OpenRun(data, position, end, base_offset, limits)
     while run.trouble is None:
         before = run.batches
         run.join_plain()
@@ -254,8 +254,8 @@ class _Target:
         """Call `note_place` for records from `first` on, given the source offset of each."""
         distances = sources - first - np.arange(len(sources))
         self.note_place(first, int(distances[0]))
-        at = np.flatnonzero(np.diff(distances)) + 1
-        self.places += zip((first + at).tolist(), sources[at].tolist(), strict=True)
+        indexes = np.flatnonzero(np.diff(distances)) + 1
+        self.places += zip((first + indexes).tolist(), sources[indexes].tolist(), strict=True)
         self._distance = int(distances[-1])
 
     def new_records(self) -> NewRecords:
@@ -267,14 +267,17 @@ class _Target:
 class _OpenRun(_Target):
     """A run under construction."""
 
-    def __init__(self, data: Any, at: int, end: int, base_offset: int, limits: JoinLimits) -> None:
+    def __init__(
+        self, data: Any, position: int, end: int, base_offset: int, limits: JoinLimits
+    ) -> None:
         room = limits.size_bytes_max - HEADER_BYTES
-        if not (limits.compressed or data[at + _ATTRIBUTES_LOW_AT] & CODEC_BITS):
-            room = min(room, 3 * (end - at))  # records have at least 7 bytes and grow by at most 14
+        if not (limits.compressed or data[position + _ATTRIBUTES_LOW_AT] & CODEC_BITS):
+            # Records have at least 7 bytes and grow by at most 14.
+            room = min(room, 3 * (end - position))
         super().__init__(room)
         self.trouble: BatchError | None = None
         self.codec = Codec.NONE
-        self.fields[AT] = at
+        self.fields[AT] = position
         self._data = data
         self._end = end
         self._base_offset = base_offset
@@ -299,19 +302,19 @@ class _OpenRun(_Target):
 
     def passed(self, pass_over: PassOver) -> bool:
         """Pass over a batch that holds nothing to copy; return whether there was one."""
-        at = self.end
-        size = claimed_size(self._data, at, self._end)
-        if self._limits.dense or size is None or at + size > self._end:
+        position = self.end
+        size = claimed_size(self._data, position, self._end)
+        if self._limits.dense or size is None or position + size > self._end:
             return False
         try:
-            next_offset = pass_over(at, self.next_offset)
+            next_offset = pass_over(position, self.next_offset)
         except BatchError as error:
             self.trouble = error
             return False
         if next_offset is None:
             return False
         self._base_offset = next_offset - int(self.fields[RECORDS])
-        self.fields[AT] = at + size
+        self.fields[AT] = position + size
         return True
 
     def join_plain(self) -> None:
@@ -336,10 +339,10 @@ class _OpenRun(_Target):
 
         A batch with 16 of 128 records left takes 50 us in `join_one`, and 1 us here.
         """
-        at, there = self.end, int(self.fields[RECORDS])
-        if self._limits.dense or self._end - at <= HEADER_BYTES:
+        position, there = self.end, int(self.fields[RECORDS])
+        if self._limits.dense or self._end - position <= HEADER_BYTES:
             return
-        offset, *_, last, _, _, count = _FIELDS.unpack_from(self._data, at)
+        offset, *_, last, _, _, count = _FIELDS.unpack_from(self._data, position)
         if count == last + 1 and offset == self.next_offset:
             return
         sources = np.empty(JOIN_RECORDS_MAX, np.int64)
@@ -360,13 +363,13 @@ class _OpenRun(_Target):
 
     def join_one(self) -> None:
         """Join one batch that `join_plain` left, or note what is wrong with it, or do neither."""
-        at, there = self.end, int(self.fields[RECORDS])
-        if self._end - at <= HEADER_BYTES:
+        position, there = self.end, int(self.fields[RECORDS])
+        if self._end - position <= HEADER_BYTES:
             return
         offset, length, magic, stored, bits, last, timestamp, latest, count = _FIELDS.unpack_from(
-            self._data, at
+            self._data, position
         )
-        end = at + LENGTH_ENDS_AT + length
+        end = position + LENGTH_ENDS_AT + length
         is_sparse = count != last + 1
         if (
             not LENGTH_MIN < length < self._limits.below_bytes - LENGTH_ENDS_AT
@@ -384,11 +387,11 @@ class _OpenRun(_Target):
             return
         view = memoryview(self._data)
         try:
-            if crc32c(view[at + CRC_FROM : end]) != stored:
+            if crc32c(view[position + CRC_FROM : end]) != stored:
                 raise _error(Flaw.CHECKSUM)
             room = len(self.room) - int(self.fields[FILLED])
             codec = CODECS[bits & CODEC_BITS]
-            body = decompress(codec, view[at + HEADER_BYTES : end], room)
+            body = decompress(codec, view[position + HEADER_BYTES : end], room)
             append_time = latest if bits & LOG_APPEND_TIME_BIT else None
             source = SourceRecords(body, count, timestamp, append_time, is_sparse)
             problem = self.add(source, 0, last + 1, offset, is_whole=True)
@@ -407,13 +410,13 @@ class _OpenRun(_Target):
         if self.codec is Codec.NONE:
             self.codec = codec
 
-    def _contradicts(self, at: int, next_offset: int) -> bool:
-        """Return whether the batch at `at` claims to begin before the end of the one before it.
+    def _contradicts(self, position: int, next_offset: int) -> bool:
+        """Return whether the batch at `position` claims to begin before the one before it ends.
 
         No checksum covers base offsets.
         """
-        is_whole = self._end - at >= HEADER_BYTES
-        return is_whole and _BASE_OFFSET.unpack_from(self._data, at)[0] < next_offset
+        is_whole = self._end - position >= HEADER_BYTES
+        return is_whole and _BASE_OFFSET.unpack_from(self._data, position)[0] < next_offset
 
     def _takes(self, codec_bits: int, *, is_sparse: bool) -> bool:
         is_known = codec_bits < len(CODECS)

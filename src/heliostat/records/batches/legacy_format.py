@@ -85,12 +85,12 @@ class _Run:
     last_offset: int = -1
 
 
-def read_old(view: memoryview, at: int, end: int, position: int, last: int = -1) -> OldMessages:
-    """Read consecutive messages of old formats, beginning at `at`.
+def read_old(view: memoryview, place: int, end: int, position: int, last: int = -1) -> OldMessages:
+    """Read consecutive messages of old formats, beginning at `place`.
 
     Parameters
     ----------
-    view, at, end
+    view, place, end
         The answer's bytes; the last message may be cut.
     position
         First offset that is wanted; earlier ones are left out.
@@ -104,16 +104,16 @@ def read_old(view: memoryview, at: int, end: int, position: int, last: int = -1)
     """
     runs: list[_Run] = []
     next_offset = position
-    while end - at > MAGIC_AT and view[at + MAGIC_AT] in OLD_MAGICS:
-        size = claimed_size(view, at, end)
+    while end - place > MAGIC_AT and view[place + MAGIC_AT] in OLD_MAGICS:
+        size = claimed_size(view, place, end)
         if size is None or size <= _ATTRIBUTES_AT:
             raise BatchError("a message claims to be shorter than its header")
-        if at + size > end:
+        if place + size > end:
             break
-        codec = _CODECS.get(view[at + _ATTRIBUTES_AT] & 7)
+        codec = _CODECS.get(view[place + _ATTRIBUTES_AT] & 7)
         if codec is None:
             raise BatchError("a message's codec is not known")
-        for message in _messages(view[at : at + size]):
+        for message in _messages(view[place : place + size]):
             if message.offset <= last:
                 # One of the two is wrong; skipped as already read, this one would be lost silently.
                 raise BatchError(f"a message claims offset {message.offset} after {last}")
@@ -121,12 +121,12 @@ def read_old(view: memoryview, at: int, end: int, position: int, last: int = -1)
             if message.offset >= next_offset:
                 _add(runs, codec, message)
                 next_offset = message.offset + 1
-        at += size
+        place += size
     else:
-        after = _LONG.unpack_from(view, at)[0] if end - at > MAGIC_AT else last + 1
+        after = _LONG.unpack_from(view, place)[0] if end - place > MAGIC_AT else last + 1
         if after <= last:  # a v2 batch follows
             raise BatchError(f"a message claims offset {last}, the batch after it {after}")
-        return _done(runs, next_offset, at)
+        return _done(runs, next_offset, place)
     return _done(runs, next_offset, end)  # the rest is cut off and comes with the next fetch
 
 
@@ -143,58 +143,58 @@ def _messages(data: memoryview) -> list[_Message]:
         packed = outer.value or b""
         if codec is Codec.LZ4 and magic == 0:
             packed = _with_right_checksum(packed)
-        found = list(_unpacked(memoryview(decompress(codec, packed)), magic))
+        messages = list(_unpacked(memoryview(decompress(codec, packed)), magic))
     except struct.error as error:
         raise BatchError("a message of an old format can't be read", why=str(error)) from error
-    if magic == 0 or not found:
-        return found
-    first = outer.offset - found[-1].offset
+    if magic == 0 or not messages:
+        return messages
+    first = outer.offset - messages[-1].offset
     stamped = bool(attributes & _LOG_APPEND_TIME)
     return [
         _Message(
-            first + each.offset,
-            outer.timestamp_ms if stamped else each.timestamp_ms,
-            each.key,
-            each.value,
+            first + message.offset,
+            outer.timestamp_ms if stamped else message.timestamp_ms,
+            message.key,
+            message.value,
         )
-        for each in found
+        for message in messages
     ]
 
 
 def _unpacked(data: memoryview, magic: int) -> Iterator[_Message]:
     """Yield consecutive messages, none of which may be compressed itself."""
-    at = 0
-    while at < len(data):
-        size = claimed_size(data, at, len(data))
-        if size is None or not _HEAD.size <= size <= len(data) - at:
+    position = 0
+    while position < len(data):
+        size = claimed_size(data, position, len(data))
+        if size is None or not _HEAD.size <= size <= len(data) - position:
             raise BatchError("a packed message's length is wrong")
-        each = data[at : at + size]
-        if each[MAGIC_AT] != magic or each[_ATTRIBUTES_AT] & 7:
+        message = data[position : position + size]
+        if message[MAGIC_AT] != magic or message[_ATTRIBUTES_AT] & 7:
             raise BatchError("a packed message is of another format, or itself compressed")
-        yield _message(each, magic)
-        at += size
+        yield _message(message, magic)
+        position += size
 
 
 def _message(data: memoryview, magic: int) -> _Message:
     (offset,) = _LONG.unpack_from(data)
-    at, timestamp = _HEAD.size, NO_TIMESTAMP
+    position, timestamp = _HEAD.size, NO_TIMESTAMP
     if magic:
-        (timestamp,) = _LONG.unpack_from(data, at)
-        at += _LONG.size
-    key, at = _content(data, at)
-    value, _ = _content(data, at)
+        (timestamp,) = _LONG.unpack_from(data, position)
+        position += _LONG.size
+    key, position = _content(data, position)
+    value, _ = _content(data, position)
     return _Message(offset, timestamp, key, value)
 
 
-def _content(data: memoryview, at: int) -> tuple[bytes | None, int]:
+def _content(data: memoryview, position: int) -> tuple[bytes | None, int]:
     """Return a key or a value, and the index after it."""
-    (size,) = _INT.unpack_from(data, at)
-    at += _INT.size
+    (size,) = _INT.unpack_from(data, position)
+    position += _INT.size
     if size < 0:
-        return None, at
-    if at + size > len(data):
+        return None, position
+    if position + size > len(data):
         raise BatchError("a message claims more bytes than there are")
-    return bytes(data[at : at + size]), at + size
+    return bytes(data[position : position + size]), position + size
 
 
 _LZ4_FLAGS_AT = 4
@@ -217,16 +217,16 @@ def _with_right_checksum(frame: bytes) -> bytes:
 
 def _short_xxh32(data: bytes) -> int:
     """Return XXH32 with seed 0 of fewer than 16 bytes."""
-    one, two, three, four, five = _PRIMES
-    found = (five + len(data)) & _WORD
+    first_prime, two, three, four, five = _PRIMES
+    digest = (five + len(data)) & _WORD
     words = len(data) // _UINT.size * _UINT.size
     for (word,) in _UINT.iter_unpack(data[:words]):
-        found = _rotated(found + word * three, 17) * four & _WORD
+        digest = _rotated(digest + word * three, 17) * four & _WORD
     for byte in data[words:]:
-        found = _rotated(found + byte * five, 11) * one & _WORD
-    found = (found ^ found >> 15) * two & _WORD
-    found = (found ^ found >> 13) * three & _WORD
-    return found ^ found >> 16
+        digest = _rotated(digest + byte * five, 11) * first_prime & _WORD
+    digest = (digest ^ digest >> 15) * two & _WORD
+    digest = (digest ^ digest >> 13) * three & _WORD
+    return digest ^ digest >> 16
 
 
 def _rotated(number: int, bits: int) -> int:
@@ -258,7 +258,7 @@ def _sized(content: bytes | None) -> bytes:
 
 
 def _done(runs: list[_Run], next_offset: int, end: int) -> OldMessages:
-    found = [
+    old_runs = [
         OldRun(
             SourceRecords(bytes(run.body), run.count, run.base_timestamp, None, is_sparse=True),
             run.codec,
@@ -267,4 +267,4 @@ def _done(runs: list[_Run], next_offset: int, end: int) -> OldMessages:
         )
         for run in runs
     ]
-    return OldMessages(found, next_offset, end)
+    return OldMessages(old_runs, next_offset, end)

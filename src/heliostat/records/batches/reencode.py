@@ -71,19 +71,19 @@ _FIELDS = types.int64[::1]
 
 
 @inlined(types.UniTuple(_INT, 2)(BYTES, _INT, _INT))
-def read_varint_compiled(data: Any, at: int, end: int) -> Any:
-    """Return the signed number at `at`, and the index after it: -1 if it is cut or too long."""
+def read_varint_compiled(data: Any, position: int, end: int) -> Any:
+    """Return the signed number at `position`, and the index after it; -1: it is cut or too long."""
     value = np.uint64(0)
     for place in range(VARINT_BYTES_MAX):
-        if at + place >= end:
+        if position + place >= end:
             break
-        byte = data[at + place]
+        byte = data[position + place]
         if place == VARINT_BYTES_MAX - 1 and byte > 1:
             break
         value |= np.uint64(byte & 127) << np.uint64(7 * place)
         if byte < 128:
             half = np.int64(value >> np.uint64(1))
-            return (half if value & np.uint64(1) == np.uint64(0) else ~half), at + place + 1
+            return (half if value & np.uint64(1) == np.uint64(0) else ~half), position + place + 1
     return np.int64(0), np.int64(-1)
 
 
@@ -99,15 +99,15 @@ def varint_bytes(value: int) -> Any:
 
 
 @inlined(_INT(_OUT, _INT, _INT))
-def write_varint(out: Any, at: int, value: int) -> Any:
+def write_varint(out: Any, position: int, value: int) -> Any:
     """Write a signed number; return where the next byte goes."""
     rest = np.uint64(value << 1 ^ value >> 63)
     while rest > np.uint64(127):
-        out[at] = np.uint8(rest & np.uint64(127) | np.uint64(128))
+        out[position] = np.uint8(rest & np.uint64(127) | np.uint64(128))
         rest >>= np.uint64(7)
-        at += 1
-    out[at] = np.uint8(rest)
-    return at + 1
+        position += 1
+    out[position] = np.uint8(rest)
+    return position + 1
 
 
 @inlined(types.boolean(_INT, _INT, _INT))
@@ -120,7 +120,7 @@ def _overflows_sum(first: int, second: int, total: int) -> Any:
 )
 def encode_records(  # noqa: C901, PLR0911, PLR0912, PLR0917 - one compiled loop
     data: Any,
-    at: int,
+    position: int,
     end: int,
     count: int,
     base_timestamp: int,
@@ -132,7 +132,7 @@ def encode_records(  # noqa: C901, PLR0911, PLR0912, PLR0917 - one compiled loop
     batch: Any,
     deltas: Any,
 ) -> Any:
-    """Append those of the `count` records in `data[at:end]` to a new batch that lie in a range.
+    """Append those of the `count` records in `data[position:end]` that lie in a range to a batch.
 
     The range `[start, stop)` is of offset deltas. If `deltas` (int64) has room for `count` of them,
     there may be holes, as compaction leaves them, and the deltas of the records taken go there.
@@ -140,22 +140,22 @@ def encode_records(  # noqa: C901, PLR0911, PLR0912, PLR0917 - one compiled loop
     `append_time` instead if `has_append_time`. `out` (uint8) holds the new batch's records, `batch`
     (int64, see `FILLED`) its state. Returns a `Flaw`; unless `NONE`, `batch` is unchanged.
     """
-    if count * RECORD_BYTES_MIN > end - at:
+    if count * RECORD_BYTES_MIN > end - position:
         return _TOO_SHORT
     filled, place = batch[FILLED], batch[RECORDS]
     base, latest = batch[BASE_TIMESTAMP], batch[MAX_TIMESTAMP]
     first, before = place, np.int64(-1)
     for index in range(count):
-        length, begin = read_varint_compiled(data, at, end)
+        length, begin = read_varint_compiled(data, position, end)
         if begin < 0:
             return _CUT
         if length < RECORD_BYTES_MIN - 1 or length > end - begin:
             return _LENGTH
-        at = begin + length
-        since, place_at = read_varint_compiled(data, begin + 1, at)
+        position = begin + length
+        since, place_at = read_varint_compiled(data, begin + 1, position)
         if place_at < 0:
             return _TIMESTAMP
-        delta, rest_at = read_varint_compiled(data, place_at, at)
+        delta, rest_at = read_varint_compiled(data, place_at, position)
         if rest_at < 0 or delta <= before or (delta != index and not len(deltas)):
             return _OFFSET
         before = delta
@@ -170,20 +170,20 @@ def encode_records(  # noqa: C901, PLR0911, PLR0912, PLR0917 - one compiled loop
         since = timestamp - base
         if (timestamp ^ base) & (timestamp ^ since) < 0:
             return _FAR_APART
-        new_length = 1 + varint_bytes(since) + varint_bytes(place) + at - rest_at
+        new_length = 1 + varint_bytes(since) + varint_bytes(place) + position - rest_at
         if filled + VARINT_BYTES_MAX + new_length > len(out):
             return _NO_ROOM
         filled = write_varint(out, filled, new_length)
         out[filled] = data[begin]
         filled = write_varint(out, filled + 1, since)
         filled = write_varint(out, filled, place)
-        rest = at - rest_at
+        rest = position - rest_at
         copy_bytes(out, filled, data, rest_at, rest)
         filled += rest
         if len(deltas):
             deltas[place - first] = delta
         place += 1
-    if at != end:
+    if position != end:
         return _LEFT_OVER
     batch[FILLED], batch[RECORDS] = filled, place
     batch[BASE_TIMESTAMP], batch[MAX_TIMESTAMP] = base, latest
@@ -191,11 +191,11 @@ def encode_records(  # noqa: C901, PLR0911, PLR0912, PLR0917 - one compiled loop
 
 
 @inlined(_INT(BYTES, _INT, _INT))
-def _read_number(data: Any, at: int, size: int) -> Any:
+def _read_number(data: Any, position: int, size: int) -> Any:
     """Return the signed big-endian number of `size` bytes."""
     value = np.uint64(0)
     for place in range(size):
-        value = value << np.uint64(8) | np.uint64(data[at + place])
+        value = value << np.uint64(8) | np.uint64(data[position + place])
     unused = np.int64(64 - 8 * size)
     return np.int64(value) << unused >> unused
 
@@ -229,36 +229,36 @@ def join_plain(  # noqa: PLR0917 - compiled without keywords
         As in `encode_records`, without room for deltas; `batch[AT]` and `batch[BATCHES]` advance.
     """
     while True:
-        at = batch[AT]
-        if end - at <= HEADER_BYTES:
+        begin = batch[AT]
+        if end - begin <= HEADER_BYTES:
             return
-        length = _read_number(data, at + 8, 4)
+        length = _read_number(data, begin + 8, 4)
         if length <= LENGTH_MIN or length >= below_bytes - LENGTH_ENDS_AT:
             return
-        batch_end = at + LENGTH_ENDS_AT + length
-        bits = _read_number(data, at + CRC_FROM, 2)
-        count = _read_number(data, at + 57, 4)
+        batch_end = begin + LENGTH_ENDS_AT + length
+        bits = _read_number(data, begin + CRC_FROM, 2)
+        count = _read_number(data, begin + 57, 4)
         if (
             batch_end > end
-            or data[at + MAGIC_AT] != MAGIC
+            or data[begin + MAGIC_AT] != MAGIC
             or bits & refused_bits
             or bits & ~_KNOWN_BITS
-            or _read_number(data, at, 8) != base_offset + batch[RECORDS]
+            or _read_number(data, begin, 8) != base_offset + batch[RECORDS]
             or count < 1
-            or count != _read_number(data, at + 23, 4) + 1
+            or count != _read_number(data, begin + 23, 4) + 1
             or count > records_max - batch[RECORDS]
         ):
             return
-        stored = np.uint32(_read_number(data, at + 17, 4) & 0xFFFFFFFF)
-        if crc32c_compiled(data, at + CRC_FROM, batch_end) != stored:
+        stored = np.uint32(_read_number(data, begin + 17, 4) & 0xFFFFFFFF)
+        if crc32c_compiled(data, begin + CRC_FROM, batch_end) != stored:
             return
         problem = encode_records(
             data,
-            at + HEADER_BYTES,
+            begin + HEADER_BYTES,
             batch_end,
             count,
-            _read_number(data, at + 27, 8),
-            _read_number(data, at + 35, 8),
+            _read_number(data, begin + 27, 8),
+            _read_number(data, begin + 35, 8),
             bits & LOG_APPEND_TIME_BIT != 0,
             0,
             count,
@@ -291,17 +291,17 @@ def join_thinned(  # noqa: PLR0911, PLR0917 - one compiled loop
     no checksum covers base offsets.
     """
     while True:
-        at, there = batch[AT], batch[RECORDS]
-        if end - at <= HEADER_BYTES:
+        begin, there = batch[AT], batch[RECORDS]
+        if end - begin <= HEADER_BYTES:
             return next_offset
-        length = _read_number(data, at + 8, 4)
+        length = _read_number(data, begin + 8, 4)
         if length <= LENGTH_MIN or length >= below_bytes - LENGTH_ENDS_AT:
             return next_offset
-        batch_end = at + LENGTH_ENDS_AT + length
-        if batch_end > end or data[at + MAGIC_AT] != MAGIC:
+        batch_end = begin + LENGTH_ENDS_AT + length
+        if batch_end > end or data[begin + MAGIC_AT] != MAGIC:
             return next_offset
-        offset, last = _read_number(data, at, 8), _read_number(data, at + 23, 4)
-        bits, count = _read_number(data, at + CRC_FROM, 2), _read_number(data, at + 57, 4)
+        offset, last = _read_number(data, begin, 8), _read_number(data, begin + 23, 4)
+        bits, count = _read_number(data, begin + CRC_FROM, 2), _read_number(data, begin + 57, 4)
         after = offset + last + 1
         if (
             bits & refused_bits
@@ -313,17 +313,17 @@ def join_thinned(  # noqa: PLR0911, PLR0917 - one compiled loop
             or (end - batch_end >= HEADER_BYTES and _read_number(data, batch_end, 8) < after)
         ):
             return next_offset
-        stored = np.uint32(_read_number(data, at + 17, 4) & 0xFFFFFFFF)
-        if crc32c_compiled(data, at + CRC_FROM, batch_end) != stored:
+        stored = np.uint32(_read_number(data, begin + 17, 4) & 0xFFFFFFFF)
+        if crc32c_compiled(data, begin + CRC_FROM, batch_end) != stored:
             return next_offset
         filled, base, latest = batch[FILLED], batch[BASE_TIMESTAMP], batch[MAX_TIMESTAMP]
         problem = encode_records(
             data,
-            at + HEADER_BYTES,
+            begin + HEADER_BYTES,
             batch_end,
             count,
-            _read_number(data, at + 27, 8),
-            _read_number(data, at + 35, 8),
+            _read_number(data, begin + 27, 8),
+            _read_number(data, begin + 35, 8),
             bits & LOG_APPEND_TIME_BIT != 0,
             0,
             last + 1,

@@ -85,27 +85,27 @@ class Replaced(NamedTuple):
 
 
 @inlined(_INT(KNOWN, KNOWN, _INT))
-def _target_of(known: Any, targets: Any, number: int) -> Any:
+def _target_of(ids: Any, targets: Any, number: int) -> Any:
     """Return what an id or GUID is at the target, see `IdMap`; one that is not known stays."""
-    place = place_of(known, number)
+    place = place_of(ids, number)
     return targets[place] if place >= 0 else number
 
 
 @inlined(_INT(_OUT, _INT, _INT, KNOWN, KNOWN, BYTES))
 def _put_in_header(  # noqa: PLR0917 - compiled without keywords
-    data: Any, at: int, number: int, known: Any, targets: Any, guids: Any
+    data: Any, position: int, number: int, ids: Any, targets: Any, guids: Any
 ) -> Any:
     """Put the target's id or GUID into a header's content.
 
     Returns 1 if that changes; -1: there is no such GUID.
     """
-    new = _target_of(known, targets, number)
+    new = _target_of(ids, targets, number)
     if new == number:
         return np.int64(0)
     if number >= 0:
-        put_number(data, at + 1, ID_BYTES, new)
+        put_number(data, position + 1, ID_BYTES, new)
     elif 0 <= new < len(guids) // GUID_BYTES:
-        copy_bytes(data, at + 1, guids, new * GUID_BYTES, GUID_BYTES)
+        copy_bytes(data, position + 1, guids, new * GUID_BYTES, GUID_BYTES)
     else:
         return np.int64(_REFUSED)
     return np.int64(1)
@@ -114,23 +114,23 @@ def _put_in_header(  # noqa: PLR0917 - compiled without keywords
 @inlined(_INT(_OUT, _INT, _INT, _INT, KNOWN, KNOWN, BYTES, _FLAG, _FLAG, _FLAG))
 def put_ids(  # noqa: PLR0917 - one compiled loop
     data: Any,
-    at: int,
+    position: int,
     end: int,
     count: int,
-    known: Any,
+    ids: Any,
     targets: Any,
     guids: Any,
     keys: bool,
     values: bool,
     headers: bool,
 ) -> Any:
-    """Put ids of the target into the `count` records that fill `data[at:end]`.
+    """Put ids of the target into the `count` records that fill `data[position:end]`.
 
     Parameters
     ----------
-    data, at, end, count
+    data, position, end, count
         The records (uint8), not compressed.
-    known, targets, guids
+    ids, targets, guids
         See `IdMap`. An id that is not known stays.
     keys, values, headers
         See `Framing`.
@@ -146,41 +146,43 @@ def put_ids(  # noqa: PLR0917 - one compiled loop
     # As in `schema_frames`: most keys have the same id as the key before, and so have values.
     key_before, key_new, value_before, value_new = none, none, none, none
     for _ in range(count):
-        at, _, key_at, key_bytes, value_at, value_bytes, place = record_parts(data, at, end)
-        if at < 0:
+        position, _, key_at, key_bytes, value_at, value_bytes, place = record_parts(
+            data, position, end
+        )
+        if position < 0:
             return np.int64(_REFUSED)
         key = id_in_front(data, key_at, key_bytes) if keys else none
         value = id_in_front(data, value_at, value_bytes) if values else none
-        left, place = headers_in(data, place, at)
+        left, place = headers_in(data, place, position)
         while left > 0:
-            kind, content, in_header, place, left = next_schema_header(data, place, at, left)
+            kind, content, in_header, place, left = next_schema_header(data, place, position, left)
             if kind == 0:
                 break
             key, value = (none, value) if kind == OF_KEY else (key, none)
             if headers:
-                done = _put_in_header(data, content, in_header, known, targets, guids)
+                done = _put_in_header(data, content, in_header, ids, targets, guids)
                 if done < 0:
                     return np.int64(_REFUSED)
                 changed += done
         if key != key_before:
-            key_before, key_new = key, _target_of(known, targets, key)
+            key_before, key_new = key, _target_of(ids, targets, key)
         if value != value_before:
-            value_before, value_new = value, _target_of(known, targets, value)
+            value_before, value_new = value, _target_of(ids, targets, value)
         if key_new != key:
             put_number(data, key_at + 1, ID_BYTES, key_new)
             changed += 1
         if value_new != value:
             put_number(data, value_at + 1, ID_BYTES, value_new)
             changed += 1
-    return changed if at == end else np.int64(_REFUSED)
+    return changed if position == end else np.int64(_REFUSED)
 
 
 @compiled(_PAIR(_OUT, _INT, _INT, KNOWN, KNOWN, BYTES, _FLAG, _FLAG, _FLAG))
 def _replace_plain(  # noqa: PLR0917 - compiled without keywords
     data: Any,
-    at: int,
+    position: int,
     end: int,
-    known: Any,
+    ids: Any,
     targets: Any,
     guids: Any,
     keys: bool,
@@ -192,33 +194,33 @@ def _replace_plain(  # noqa: PLR0917 - compiled without keywords
     Returns where that begins, and its size; -1: its records are not valid. A size of 0: there is
     none, and the whole batches, or those before damage, end there.
     """
-    while at + MAGIC_AT < end:
-        length = number_at(data, at + 8, 4)
-        magic = data[at + MAGIC_AT]
+    while position + MAGIC_AT < end:
+        length = number_at(data, position + 8, 4)
+        magic = data[position + MAGIC_AT]
         if length < LENGTH_MIN and magic == MAGIC:
             break
         size = LENGTH_ENDS_AT + length
-        if length <= MAGIC_AT - LENGTH_ENDS_AT or magic > MAGIC or size > end - at:
+        if length <= MAGIC_AT - LENGTH_ENDS_AT or magic > MAGIC or size > end - position:
             break
         if magic != MAGIC:
-            return at, size
-        bits, count = data[at + _ATTRIBUTES_LOW_AT], number_at(data, at + _COUNT_AT, 4)
+            return position, size
+        bits, count = data[position + _ATTRIBUTES_LOW_AT], number_at(data, position + _COUNT_AT, 4)
         if bits & CONTROL_BIT == 0 and count != 0:
             if bits & CODEC_BITS != 0:
-                return at, size
-            crc = np.int64(crc32c_compiled(data, at + CRC_FROM, at + size))
-            if crc == number_at(data, at + _CRC_AT, 4) & 0xFFFFFFFF:
-                begin, stop = at + HEADER_BYTES, at + size
-                found = put_ids(
-                    data, begin, stop, count, known, targets, guids, keys, values, headers
+                return position, size
+            crc = np.int64(crc32c_compiled(data, position + CRC_FROM, position + size))
+            if crc == number_at(data, position + _CRC_AT, 4) & 0xFFFFFFFF:
+                begin, stop = position + HEADER_BYTES, position + size
+                replaced_count = put_ids(
+                    data, begin, stop, count, ids, targets, guids, keys, values, headers
                 )
-                if found < 0:
-                    return at, np.int64(_REFUSED)
-                if found:
-                    crc = np.int64(crc32c_compiled(data, at + CRC_FROM, at + size))
-                    put_number(data, at + _CRC_AT, 4, crc)
-        at += size
-    return at, np.int64(0)
+                if replaced_count < 0:
+                    return position, np.int64(_REFUSED)
+                if replaced_count:
+                    crc = np.int64(crc32c_compiled(data, position + CRC_FROM, position + size))
+                    put_number(data, position + _CRC_AT, 4, crc)
+        position += size
+    return position, np.int64(0)
 
 
 def replace_ids(
@@ -241,25 +243,25 @@ def replace_ids(
     view = memoryview(buffer)
     data = np.frombuffer(view, np.uint8)
     packed: list[tuple[int, int, bytes]] = []
-    at, trouble = start, ""
+    position, trouble = start, ""
     while True:
-        at, size = _replace_plain(data, at, end, *ids, *framing)
+        position, size = _replace_plain(data, position, end, *ids, *framing)
         if size == 0:
             break
-        if size > 0 and view[at + MAGIC_AT] != MAGIC:
+        if size > 0 and view[position + MAGIC_AT] != MAGIC:
             trouble = OLD_FORMAT
         elif size > 0:
             try:
-                new = _packed_again(view, at, at + size, ids, framing)
+                new = _packed_again(view, position, position + size, ids, framing)
             except BatchError as error:
                 trouble = error.text
             else:
                 if new is not None:
-                    packed.append((at, at + size, new))
-                at += size
+                    packed.append((position, position + size, new))
+                position += size
                 continue
-        base = int.from_bytes(view[at : at + 8], "big")
-        end, trouble = at, f"batch at source offset {base}: {trouble or NOT_READABLE}"
+        base = int.from_bytes(view[position : position + 8], "big")
+        end, trouble = position, f"batch at source offset {base}: {trouble or NOT_READABLE}"
         break
     if not packed:
         return Replaced(buffer, start, end, trouble)
@@ -273,9 +275,9 @@ def replace_ids(
 
 
 def _packed_again(
-    view: memoryview, at: int, end: int, ids: IdMap, framing: Framing
+    view: memoryview, position: int, end: int, ids: IdMap, framing: Framing
 ) -> bytes | None:
-    """Return the compressed batch `view[at:end]` with the target's ids.
+    """Return the compressed batch `view[position:end]` with the target's ids.
 
     None: it has none that change, or is damaged, as `convert` or the target will find.
 
@@ -285,12 +287,12 @@ def _packed_again(
         It is not damaged, and its records can't be read.
     """
     try:
-        header = read_header(view, at, end)
+        header = read_header(view, position, end)
         assert header is not None  # it is whole
-        check_crc(view, at, header)
+        check_crc(view, position, header)
     except BatchError:
         return None
-    body = bytearray(decompress(header.codec, view[at + HEADER_BYTES : end]))
+    body = bytearray(decompress(header.codec, view[position + HEADER_BYTES : end]))
     data, count = np.frombuffer(body, np.uint8), header.records_count
     changed = put_ids(data, 0, len(body), count, *ids, *framing)
     if changed < 0:

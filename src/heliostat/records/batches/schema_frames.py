@@ -93,17 +93,17 @@ class UnknownIds(NamedTuple):
 
 
 @inlined(_PAIR(_FOUND, _INT, _INT, _INT, _INT))
-def _noted(found: Any, filled: int, number: int, first: int, delta: int) -> Any:
+def _noted(ids: Any, filled: int, number: int, first: int, delta: int) -> Any:
     """Add a number of the record at `delta` to the `filled` first ones, unless it is there.
 
     Returns how many there are, and the first record with one, which was `first` (-1: none) before.
     """
     first = delta if first < 0 else first
     for place in range(filled):
-        if found[place] == number:
+        if ids[place] == number:
             return filled, first
-    if filled < len(found):
-        found[filled] = number
+    if filled < len(ids):
+        ids[filled] = number
         filled += 1
     return filled, first
 
@@ -111,64 +111,66 @@ def _noted(found: Any, filled: int, number: int, first: int, delta: int) -> Any:
 @inlined(_TRIPLE(BYTES, _INT, _INT, _INT, KNOWN, KNOWN, _FLAG, _FLAG, _FLAG, _PAIR, _FOUND))
 def _scan(  # noqa: PLR0917 - one compiled loop
     data: Any,
-    at: int,
+    position: int,
     end: int,
     count: int,
-    known: Any,
+    known_values: Any,
     known_others: Any,
     keys: bool,
     values: bool,
     headers: bool,
     deltas: tuple[int, int],
-    found: Any,
+    ids: Any,
 ) -> Any:
-    """Look for unknown ids in the `count` records in `data[at:end]`.
+    """Look for unknown ids in the `count` records in `data[position:end]`.
 
     Only records with offset deltas in `[deltas[0], deltas[1])` are looked at. Ends at damage, and
-    where `found` has no room for more. Returns the offset delta of the first record with an unknown
-    id, -1: none; how many such ids are in `found`; and how many headers have an id.
+    where `ids` has no room for more. Returns the offset delta of the first record with an unknown
+    id, -1: none; how many such ids are in `ids`; and how many headers have an id.
     """
     none = np.int64(NO_ID)
-    first, filled, seen = np.int64(-1), np.int64(0), np.int64(0)
+    first, filled, id_headers = np.int64(-1), np.int64(0), np.int64(0)
     # Most keys have the same id as the key before, and so have values.
     key_before, value_before = none, none
     for _ in range(count):
-        at, delta, key_at, key_bytes, value_at, value_bytes, place = record_parts(data, at, end)
-        if at < 0 or delta < 0:
+        position, delta, key_at, key_bytes, value_at, value_bytes, place = record_parts(
+            data, position, end
+        )
+        if position < 0 or delta < 0:
             break
         is_looked_at = deltas[0] <= delta < deltas[1]
         key = id_in_front(data, key_at, key_bytes) if keys else none
         value = id_in_front(data, value_at, value_bytes) if values else none
-        left, place = headers_in(data, place, at)
+        left, place = headers_in(data, place, position)
         while left > 0:
-            kind, _, in_header, place, left = next_schema_header(data, place, at, left)
+            kind, _, in_header, place, left = next_schema_header(data, place, position, left)
             if kind == 0:
                 break
             key, value = (none, value) if kind == OF_KEY else (key, none)
-            seen += 1
+            id_headers += 1
             if headers and is_looked_at and place_of(known_others, in_header) < 0:
-                filled, first = _noted(found, filled, in_header, first, delta)
+                filled, first = _noted(ids, filled, in_header, first, delta)
         if is_looked_at and key != key_before:
             if key == none or place_of(known_others, key) >= 0:
                 key_before = key
             else:
-                filled, first = _noted(found, filled, key, first, delta)
+                filled, first = _noted(ids, filled, key, first, delta)
         if is_looked_at and value != value_before:
-            if value == none or place_of(known, value) >= 0:
+            if value == none or place_of(known_values, value) >= 0:
                 value_before = value
             else:
-                filled, first = _noted(found, filled, value, first, delta)
-        if first >= 0 and filled == len(found):
+                filled, first = _noted(ids, filled, value, first, delta)
+        if first >= 0 and filled == len(ids):
             break
-    return first, filled, seen
+    return first, filled, id_headers
 
 
 @compiled(_TRIPLE(BYTES, _INT, _INT, KNOWN, KNOWN, _FLAG, _FLAG, _FLAG, _PAIR), makes_arrays=True)
 def to_look_at(  # noqa: PLR0917 - compiled without keywords
     data: Any,
-    at: int,
+    position: int,
     end: int,
-    known: Any,
+    known_values: Any,
     known_others: Any,
     keys: bool,
     values: bool,
@@ -181,27 +183,27 @@ def to_look_at(  # noqa: PLR0917 - compiled without keywords
     is none, and the whole batches end there. Last comes how many headers have an id before there.
     """
     none = np.empty(0, np.int64)
-    seen = np.int64(0)
-    while at + LENGTH_ENDS_AT <= end:
-        length = number_at(data, at + 8, 4)  # there in all formats
+    id_headers = np.int64(0)
+    while position + LENGTH_ENDS_AT <= end:
+        length = number_at(data, position + 8, 4)  # there in all formats
         if length <= 0:
-            return end, np.int64(0), seen
+            return end, np.int64(0), id_headers
         size = LENGTH_ENDS_AT + length
-        if size > end - at:
+        if size > end - position:
             break
-        bits = data[at + _ATTRIBUTES_LOW_AT] if length > LENGTH_MIN else np.uint8(CONTROL_BIT)
-        if bits & CONTROL_BIT == 0 and data[at + MAGIC_AT] == MAGIC:
+        bits = data[position + _ATTRIBUTES_LOW_AT] if length > LENGTH_MIN else np.uint8(CONTROL_BIT)
+        if bits & CONTROL_BIT == 0 and data[position + MAGIC_AT] == MAGIC:
             if bits & CODEC_BITS != 0:
-                return at, size, seen
-            begin, count = at + HEADER_BYTES, number_at(data, at + _COUNT_AT, 4)
-            base = number_at(data, at, 8)
+                return position, size, id_headers
+            begin, count = position + HEADER_BYTES, number_at(data, position + _COUNT_AT, 4)
+            base = number_at(data, position, 8)
             deltas = offsets[0] - base, offsets[1] - base
             first, _, more = _scan(
                 data,
                 begin,
-                at + size,
+                position + size,
                 count,
-                known,
+                known_values,
                 known_others,
                 keys,
                 values,
@@ -210,17 +212,17 @@ def to_look_at(  # noqa: PLR0917 - compiled without keywords
                 none,
             )
             if first >= 0:
-                return at, size, seen
-            seen += more
-        at += size
-    return at, np.int64(0), seen
+                return position, size, id_headers
+            id_headers += more
+        position += size
+    return position, np.int64(0), id_headers
 
 
 def unknown_ids(  # noqa: PLR0917 - an answer, and what to look for
     view: memoryview,
     start: int,
     end: int,
-    known: Known,
+    known_ids: Known,
     framing: Framing,
     offsets: tuple[int, int] = ALL_OFFSETS,
 ) -> UnknownIds:
@@ -231,7 +233,7 @@ def unknown_ids(  # noqa: PLR0917 - an answer, and what to look for
     view, start, end
         The answer's batches are `view[start:end]`, and are not changed; the last may be cut.
         Messages of the formats before v2 have no ids here, nor have control batches.
-    known
+    known_ids
         Which ids need not be found.
     framing
         Where to look for ids.
@@ -244,58 +246,64 @@ def unknown_ids(  # noqa: PLR0917 - an answer, and what to look for
         Damage never raises.
     """
     data = np.frombuffer(view, np.uint8) if end > start else _NO_BYTES
-    at, size, seen = to_look_at(data, start, end, *known, *framing, offsets)
+    position, size, id_headers = to_look_at(data, start, end, *known_ids, *framing, offsets)
     upto = first_offset = -1
     ids: list[int] = []
-    in_headers = seen > 0
+    in_headers = id_headers > 0
     while size and len(ids) < IDS_MAX:
-        offset, found, seen = _look(view, data, at, at + size, known, framing, offsets)
-        if found:
+        offset, new_ids, id_headers = _look(
+            view, data, position, position + size, known_ids, framing, offsets
+        )
+        if new_ids:
             if not ids:
-                upto, first_offset = at, offset
-            ids += found
+                upto, first_offset = position, offset
+            ids += new_ids
             # Compiled code need not stop at each batch that has the same ones.
-            known = Known(*(_with(each, found) for each in known))
-        in_headers |= seen > 0 and not ids
-        at, size, seen = to_look_at(data, at + size, end, *known, *framing, offsets)
-        in_headers |= seen > 0 and not ids
-    return UnknownIds(tuple(sorted(ids)), upto if ids else at, first_offset, in_headers)
+            known_ids = Known(*(_with(group, new_ids) for group in known_ids))
+        in_headers |= id_headers > 0 and not ids
+        position, size, id_headers = to_look_at(
+            data, position + size, end, *known_ids, *framing, offsets
+        )
+        in_headers |= id_headers > 0 and not ids
+    return UnknownIds(tuple(sorted(ids)), upto if ids else position, first_offset, in_headers)
 
 
-def _with(known: Any, found: list[int]) -> Any:
-    new = np.setdiff1d(np.array(found, np.int64), known)
-    return np.insert(known, np.searchsorted(known, new), new)
+def _with(ids: Any, new_ids: list[int]) -> Any:
+    new = np.setdiff1d(np.array(new_ids, np.int64), ids)
+    return np.insert(ids, np.searchsorted(ids, new), new)
 
 
 def _look(  # noqa: PLR0917 - a batch, and what to look for
     view: memoryview,
     data: Any,
-    at: int,
+    position: int,
     end: int,
-    known: Known,
+    known_ids: Known,
     framing: Framing,
     offsets: tuple[int, int],
 ) -> tuple[int, list[int], int]:
-    """Look into the batch `view[at:end]`.
+    """Look into the batch `view[position:end]`.
 
     Returns the offset of the first record with an unknown id, -1: none; such ids; and how many
     headers have an id.
     """
     try:
-        header = read_header(view, at, end)
+        header = read_header(view, position, end)
         assert header is not None  # it is whole
-        body, begin, stop = data, at + HEADER_BYTES, end
+        body, begin, stop = data, position + HEADER_BYTES, end
         if header.codec is not Codec.NONE:
             unpacked = decompress(header.codec, view[begin:end])
             body = np.frombuffer(unpacked, np.uint8) if unpacked else _NO_BYTES
             begin, stop = 0, len(unpacked)
-        found = np.empty(IDS_MAX, np.int64)
+        ids = np.empty(IDS_MAX, np.int64)
         deltas = offsets[0] - header.base_offset, offsets[1] - header.base_offset
         count = header.records_count
-        first, filled, seen = _scan(body, begin, stop, count, *known, *framing, deltas, found)
+        first, filled, id_headers = _scan(
+            body, begin, stop, count, *known_ids, *framing, deltas, ids
+        )
         if not filled:
-            return -1, [], seen
-        check_crc(view, at, header)
+            return -1, [], id_headers
+        check_crc(view, position, header)
     except BatchError:
         return -1, [], 0  # `convert` reports it
-    return header.base_offset + first, found[:filled].tolist(), seen
+    return header.base_offset + first, ids[:filled].tolist(), id_headers

@@ -49,8 +49,8 @@ def place_of(ids: Any, number: int) -> Any:
 
 
 @inlined(types.UniTuple(_INT, 7)(BYTES, _INT, _INT))
-def record_parts(data: Any, at: int, end: int) -> Any:
-    """Return where the parts of the record at `at` are.
+def record_parts(data: Any, position: int, end: int) -> Any:
+    """Return where the parts of the record at `position` are.
 
     Returns
     -------
@@ -61,13 +61,13 @@ def record_parts(data: Any, at: int, end: int) -> Any:
     none: Any = np.int64(0)
     cut: Any = np.int64(-1)
     damaged = cut, none, none, none, none, none, none
-    length, at = read_varint_compiled(data, at, end)
-    if at < 0 or length < RECORD_BYTES_MIN - 1 or length > end - at:
+    length, position = read_varint_compiled(data, position, end)
+    if position < 0 or length < RECORD_BYTES_MIN - 1 or length > end - position:
         return damaged
-    stop = at + length
-    _, at = read_varint_compiled(data, at + 1, stop)  # behind its attributes
-    delta, at = read_varint_compiled(data, at, stop) if at >= 0 else (none, cut)
-    key_bytes, key_at = read_varint_compiled(data, at, stop) if at >= 0 else (none, cut)
+    stop = position + length
+    _, position = read_varint_compiled(data, position + 1, stop)  # behind its attributes
+    delta, position = read_varint_compiled(data, position, stop) if position >= 0 else (none, cut)
+    key_bytes, key_at = read_varint_compiled(data, position, stop) if position >= 0 else (none, cut)
     if key_at < 0 or key_bytes > stop - key_at:
         return damaged
     value_bytes, value_at = read_varint_compiled(data, key_at + max(key_bytes, none), stop)
@@ -78,26 +78,26 @@ def record_parts(data: Any, at: int, end: int) -> Any:
 
 
 @inlined(_INT(BYTES, _INT, _INT))
-def id_in_front(data: Any, at: int, size: int) -> Any:
+def id_in_front(data: Any, position: int, size: int) -> Any:
     """Return the id in front of a key or value of `size` bytes, which are there; or `NO_ID`."""
-    if size < FRAME_BYTES or data[at] != 0 or data[at + 1] > 127:
+    if size < FRAME_BYTES or data[position] != 0 or data[position + 1] > 127:
         return np.int64(NO_ID)
     schema_id = np.int64(0)
-    for place in range(at + 1, at + FRAME_BYTES):
+    for place in range(position + 1, position + FRAME_BYTES):
         schema_id = schema_id << 8 | np.int64(data[place])
     return schema_id
 
 
 @inlined(_INT(BYTES, _INT, _INT))
-def _id_in_content(data: Any, at: int, size: int) -> Any:
+def _id_in_content(data: Any, position: int, size: int) -> Any:
     """Return the id, or the number of the GUID, in a header's `size` bytes; or `NO_ID`."""
-    if size >= GUID_FRAME_BYTES and data[at] == _GUID_MAGIC:
-        return ~np.int64(np.uint64(number_at(data, at + 1, 8)) >> np.uint64(1))
-    return id_in_front(data, at, size)
+    if size >= GUID_FRAME_BYTES and data[position] == _GUID_MAGIC:
+        return ~np.int64(np.uint64(number_at(data, position + 1, 8)) >> np.uint64(1))
+    return id_in_front(data, position, size)
 
 
 @inlined(_INT(BYTES, _INT, _INT))
-def _kind_of(data: Any, at: int, size: int) -> Any:
+def _kind_of(data: Any, position: int, size: int) -> Any:
     """Return which header a name of `size` bytes is; 0: another."""
     if size == _KEY_NAME_BYTES:
         start, kind = 0, OF_KEY
@@ -106,26 +106,26 @@ def _kind_of(data: Any, at: int, size: int) -> Any:
     else:
         return np.int64(0)
     for place in range(size):
-        if data[at + place] != _NAMES[start + place]:
+        if data[position + place] != _NAMES[start + place]:
             return np.int64(0)
     return np.int64(kind)
 
 
 @inlined(types.UniTuple(_INT, 2)(BYTES, _INT, _INT))
-def headers_in(data: Any, at: int, end: int) -> Any:
-    """Return how many headers a record's end `data[at:end]` has, and where the first begins.
+def headers_in(data: Any, position: int, end: int) -> Any:
+    """Return how many headers a record's end `data[position:end]` has, and where the first begins.
 
     0, where it can't be read: who reads the record finds that.
     """
-    if at >= end or data[at] == 0:  # most have none
-        return np.int64(0), at
-    count, first = read_varint_compiled(data, at, end)
-    return (count, first) if first >= 0 else (np.int64(0), at)
+    if position >= end or data[position] == 0:  # most have none
+        return np.int64(0), position
+    count, first = read_varint_compiled(data, position, end)
+    return (count, first) if first >= 0 else (np.int64(0), position)
 
 
 @inlined(types.UniTuple(_INT, 5)(BYTES, _INT, _INT, _INT))
-def next_schema_header(data: Any, at: int, end: int, left: int) -> Any:
-    """Return the next header with a schema's id among the `left` ones that begin at `at`.
+def next_schema_header(data: Any, position: int, end: int, left: int) -> Any:
+    """Return the next header with a schema's id among the `left` ones that begin at `position`.
 
     Returns
     -------
@@ -136,15 +136,15 @@ def next_schema_header(data: Any, at: int, end: int, left: int) -> Any:
     none = np.int64(0)
     while left > 0:
         left -= 1
-        name_bytes, at = read_varint_compiled(data, at, end)
-        if at < 0 or name_bytes < 0 or name_bytes > end - at:
+        name_bytes, position = read_varint_compiled(data, position, end)
+        if position < 0 or name_bytes < 0 or name_bytes > end - position:
             break
-        kind = _kind_of(data, at, name_bytes)
-        size, content = read_varint_compiled(data, at + name_bytes, end)
+        kind = _kind_of(data, position, name_bytes)
+        size, content = read_varint_compiled(data, position + name_bytes, end)
         if content < 0 or size > end - content:
             break
-        at = content + max(size, none)
+        position = content + max(size, none)
         schema_id = _id_in_content(data, content, size) if kind != 0 else np.int64(NO_ID)
         if schema_id != NO_ID:
-            return kind, content, schema_id, at, left
+            return kind, content, schema_id, position, left
     return none, none, none, none, none

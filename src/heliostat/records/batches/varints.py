@@ -28,8 +28,8 @@ def varint(value: int) -> bytes:
     return encoded + LAST[rest]
 
 
-def read_varint(data: Buffer, at: int) -> tuple[int, int]:
-    """Decode the number at `at`; return it and the index after it.
+def read_varint(data: Buffer, position: int) -> tuple[int, int]:
+    """Decode the number at `position`; return it and the index after it.
 
     Raises
     ------
@@ -38,13 +38,13 @@ def read_varint(data: Buffer, at: int) -> tuple[int, int]:
     IndexError
         The data ends in the middle of it.
     """
-    first, second = data[at], data[at + 1] if data[at] > 127 else 0
+    first, second = data[position], data[position + 1] if data[position] > 127 else 0
     if second < 128:
         value = first & 127 | second << 7
-        return value >> 1 ^ -(value & 1), at + 1 + (first > 127)
+        return value >> 1 ^ -(value & 1), position + 1 + (first > 127)
     value = first & 127 | (second & 127) << 7
     shift = 14
-    for place in range(at + 2, at + VARINT_BYTES_MAX):
+    for place in range(position + 2, position + VARINT_BYTES_MAX):
         byte = data[place]
         value |= (byte & 127) << shift
         if byte < 128:

@@ -31,80 +31,84 @@ LIST = types.Array(types.int64, 1, "C", readonly=True)
 
 
 @inlined(_INT(BYTES, _INT, _INT))
-def _after_bytes(data: Any, at: int, end: int) -> Any:
-    size, at = read_varint_compiled(data, at, end)
-    return at + size if at >= 0 and 0 <= size <= end - at else np.int64(-1)
+def _after_bytes(data: Any, position: int, end: int) -> Any:
+    size, position = read_varint_compiled(data, position, end)
+    return position + size if position >= 0 and 0 <= size <= end - position else np.int64(-1)
 
 
 @compiled(_INT(BYTES, _INT, _INT, NODES, LIST, _INT, _INT))
 def _after(  # noqa: C901, PLR0911, PLR0912, PLR0917 - one compiled loop
-    data: Any, at: int, end: int, nodes: Any, children: Any, node: int, depth: int
+    data: Any, position: int, end: int, nodes: Any, children: Any, node: int, depth: int
 ) -> Any:
-    """Return where what begins at `at` ends; -1: it is damaged, or no such thing."""
+    """Return where what begins at `position` ends; -1: it is damaged, or no such thing."""
     kind, first, count = nodes[node, 0], nodes[node, 1], nodes[node, 2]
     if depth > DEPTH_MAX:
         return np.int64(-1)
     if kind == NULL:
-        return at
+        return position
     if kind == BOOLEAN:
-        return at + 1 if at < end and data[at] < 2 else np.int64(-1)
+        return position + 1 if position < end and data[position] < 2 else np.int64(-1)
     if kind in (INT, LONG):
-        number, after = read_varint_compiled(data, at, end)
+        number, after = read_varint_compiled(data, position, end)
         if kind == INT and not -(2**31) <= number < 2**31:
             return np.int64(-1)
         return after
     if kind in (FLOAT, DOUBLE, FIXED):
         size = 4 if kind == FLOAT else 8 if kind == DOUBLE else first
-        return at + size if size <= end - at else np.int64(-1)
+        return position + size if size <= end - position else np.int64(-1)
     if kind == BYTES_KIND:
-        return _after_bytes(data, at, end)
+        return _after_bytes(data, position, end)
     if kind == ENUM:
-        number, after = read_varint_compiled(data, at, end)
+        number, after = read_varint_compiled(data, position, end)
         return after if 0 <= number < first else np.int64(-1)
     if kind == UNION:
-        number, at = read_varint_compiled(data, at, end)
-        if at < 0 or not 0 <= number < count:
+        number, position = read_varint_compiled(data, position, end)
+        if position < 0 or not 0 <= number < count:
             return np.int64(-1)
-        return _after(data, at, end, nodes, children, children[first + number], depth + 1)
+        return _after(data, position, end, nodes, children, children[first + number], depth + 1)
     if kind == RECORD:
         for place in range(count):
-            at = _after(data, at, end, nodes, children, children[first + place], depth + 1)
-            if at < 0:
-                return at
-        return at
+            position = _after(
+                data, position, end, nodes, children, children[first + place], depth + 1
+            )
+            if position < 0:
+                return position
+        return position
     while True:  # blocks of items; ends: each takes a byte, or is the last
-        items, at = read_varint_compiled(data, at, end)
-        if items < 0 and at >= 0:  # with the block's size, for those who skip it
+        items, position = read_varint_compiled(data, position, end)
+        if items < 0 and position >= 0:  # with the block's size, for those who skip it
             items = -items
-            _, at = read_varint_compiled(data, at, end)
-        if at < 0 or items < 0:
+            _, position = read_varint_compiled(data, position, end)
+        if position < 0 or items < 0:
             return np.int64(-1)
         if items == 0:
-            return at
-        before, done = at, np.int64(0)
+            return position
+        before, done = position, np.int64(0)
         while done < items:
             if kind == MAP:
-                at = _after_bytes(data, at, end)
-            if at >= 0:
-                at = _after(data, at, end, nodes, children, children[first], depth + 1)
-            if at < 0 or (at == before and items > EMPTY_ITEMS_MAX):
+                position = _after_bytes(data, position, end)
+            if position >= 0:
+                position = _after(data, position, end, nodes, children, children[first], depth + 1)
+            if position < 0 or (position == before and items > EMPTY_ITEMS_MAX):
                 return np.int64(-1)
             done += 1
 
 
 @inlined(types.boolean(BYTES, _INT, _INT, NODES, LIST, _INT, types.int64[::1]))
 def field_ends(  # noqa: PLR0917 - arguments of a compiled loop
-    data: Any, at: int, end: int, nodes: Any, children: Any, root: int, ends: Any
+    data: Any, position: int, end: int, nodes: Any, children: Any, root: int, ends: Any
 ) -> Any:
-    """Fill `ends` with `at`, and where each field of the record in `data[at:end]` ends.
+    """Fill `ends` with `position`, and where each field of the record in `data[position:end]` ends.
 
     Returns whether it is such a record as `nodes[root]` says, and nothing else.
     """
     first, count = nodes[root, 1], nodes[root, 2]
-    ends[0] = at
+    ends[0] = position
     for place in range(count):
-        at = _after(data, at, end, nodes, children, children[first + place], np.int64(0))
-        if at < 0:
+        position = _after(
+            data, position, end, nodes, children, children[first + place], np.int64(0)
+        )
+        if position < 0:
             return False
-        ends[place + 1] = at
-    return at == end
+        ends[place + 1] = position
+    return position == end

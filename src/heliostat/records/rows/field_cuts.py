@@ -127,25 +127,25 @@ class _TablesBeingMade:
 
     def add_avro(self, cuts: tuple[Cut, ...]) -> None:
         first, most = len(self.cuts), 0
-        for each in sorted(cuts, key=lambda each: each.schema_id):
+        for cut in sorted(cuts, key=lambda avro_cut: avro_cut.schema_id):
             root, before = sum(map(len, self.nodes)), sum(map(len, self.children))
-            own = each.nodes.copy()
+            own = cut.nodes.copy()
             # Only those with children have their place among these, others a size or a count.
             own[:, 1] += np.where(own[:, 2] > 0, before, 0)
             self.nodes.append(own)
-            self.children.append(each.children + root)
+            self.children.append(cut.children + root)
             start, size = len(self.pieces), len(self.constants)
-            for piece in each.pieces:
+            for piece in cut.pieces:
                 if isinstance(piece, bytes):
                     begin = len(self.constants)
                     self.constants += piece
                     self.pieces.append((1, begin, len(self.constants)))
                 else:
                     self.pieces.append((0, *piece))
-            self.cuts.append((each.schema_id, root, start, len(self.pieces)))
+            self.cuts.append((cut.schema_id, root, start, len(self.pieces)))
             most = max(most, len(self.constants) - size)
-            self.fields = max(self.fields, each.fields)
-            self.most_pieces = max(self.most_pieces, len(each.pieces))
+            self.fields = max(self.fields, cut.fields)
+            self.most_pieces = max(self.most_pieces, len(cut.pieces))
         self.places.append((_AVRO, first, len(self.cuts)))
         self.grows += most
 
@@ -158,10 +158,10 @@ class _TablesBeingMade:
         self.grows += grows
 
 
-def tables_of(found: FieldCuts | None) -> tuple[Tables, int, Any]:
+def tables_of(cuts: FieldCuts | None) -> tuple[Tables, int, Any]:
     """Return the tables of cuts, by how many bytes a record may grow, and room for edits."""
     made = _TablesBeingMade()
-    for changes in (None, None) if found is None else (found.keys, found.values):
+    for changes in (None, None) if cuts is None else (cuts.keys, cuts.values):
         if changes is None:
             made.places.append((_NOT_CUT, 0, 0))
         elif isinstance(changes, JsonChanges):
@@ -197,7 +197,7 @@ def _row_of(number: int, first: int, stop: int, cuts: Any) -> Any:
 @inlined(_INT(BYTES, _INT, _INT, _INTS, ROWS, NODES, LIST, ROWS, _INTS, ROWS))
 def _avro_edits(  # noqa: PLR0917 - compiled without keywords
     data: Any,
-    at: int,
+    position: int,
     size: int,
     place: Any,
     cuts: Any,
@@ -207,20 +207,20 @@ def _avro_edits(  # noqa: PLR0917 - compiled without keywords
     ends: Any,
     edits: Any,
 ) -> Any:
-    """Fill `edits` with what the record in `data[at:at + size]` becomes; return how many.
+    """Fill `edits` with what becomes of the record of `size` bytes at `position`; return how many.
 
     `ends` is filled with where its fields end.
     """
-    if size < FRAME_BYTES or data[at]:
+    if size < FRAME_BYTES or data[position]:
         return FAILS
     number = np.int64(0)
     for byte in range(1, FRAME_BYTES):
-        number = number << 8 | np.int64(data[at + byte])
+        number = number << 8 | np.int64(data[position + byte])
     row = _row_of(number, place[_FIRST], place[_STOP], cuts)
     if row == place[_STOP] or cuts[row, _ID] != number:
         return FAILS
-    begin, root = at + FRAME_BYTES, cuts[row, _ROOT]
-    if not field_ends(data, begin, at + size, nodes, children, root, ends):
+    begin, root = position + FRAME_BYTES, cuts[row, _ROOT]
+    if not field_ends(data, begin, position + size, nodes, children, root, ends):
         return FAILS
     first = cuts[row, _PIECES]
     count = cuts[row, _PIECES_END] - first
@@ -239,9 +239,9 @@ TABLES = types.Tuple((ROWS, ROWS, NODES, LIST, ROWS, ROWS, ROWS, _INTS, BYTES))
 
 @inlined(_INT(BYTES, _INT, _INT, _INT, TABLES, ROWS))
 def edits_of(  # noqa: PLR0917 - compiled without keywords
-    data: Any, at: int, size: int, column: int, tables: Any, edits: Any
+    data: Any, position: int, size: int, column: int, tables: Any, edits: Any
 ) -> Any:
-    """Fill `edits` with what is to become of a key (0), or value (1), in `data[at:at + size]`.
+    """Fill `edits` with what becomes of a key (0), or value (1), of `size` bytes at `position`.
 
     A size of -1: it is null. Returns how many edits there are, or `LEFT`, `FAILS`, `MANY`.
     """
@@ -251,7 +251,7 @@ def edits_of(  # noqa: PLR0917 - compiled without keywords
         return LEFT
     if place[_KIND] == _AVRO:
         return _avro_edits(
-            *(data, at, size, place, cuts, nodes, children, pieces, ends[column], edits)
+            *(data, position, size, place, cuts, nodes, children, pieces, ends[column], edits)
         )
     first, stop = place[_FIRST], place[_STOP]
-    return json_edits(data, at, at + size, rules, first, stop, constants, edits, given)
+    return json_edits(data, position, position + size, rules, first, stop, constants, edits, given)

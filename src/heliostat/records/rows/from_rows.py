@@ -78,18 +78,18 @@ def _batches_of(chunk: Chunk, back: Sequence[pa.RecordBatch], changed: Sequence[
     rows = _Rows(chunk, back, changed)
     view = memoryview(chunk.data)
     headers = [
-        (at, header)
-        for at, header in each_header(view, 0, len(view))
+        (position, header)
+        for position, header in each_header(view, 0, len(view))
         if header.base_offset < chunk.before
     ]
     # The first row behind each batch, so that each gets room for its own.
     stops = np.searchsorted(rows.offsets, [header.next_offset for _, header in headers])
     out: list[Any] = []
-    for (at, header), stop in zip(headers, stops.tolist(), strict=True):
+    for (position, header), stop in zip(headers, stops.tolist(), strict=True):
         if header.is_control or not header.records_count:
-            out.append(view[at : at + header.size])
+            out.append(view[position : position + header.size])
         else:
-            out += rows.batch(chunk, at, header, stop)
+            out += rows.batch(chunk, position, header, stop)
     if rows.next_row != rows.count:
         raise TransformFailed(UNKNOWN_OFFSET)
     return bytearray().join(out)
@@ -106,11 +106,11 @@ class _Bytes(NamedTuple):
     def of(cls, array: pa.Array) -> _Bytes:
         count = len(array)
         _, ends, data = array.buffers()
-        found = np.frombuffer(ends, np.int32)[array.offset : array.offset + count + 1]
+        bounds = np.frombuffer(ends, np.int32)[array.offset : array.offset + count + 1]
         has = np.ones(count, np.uint8)
         if array.null_count:
             has = array.is_valid().to_numpy(zero_copy_only=False).astype(np.uint8)
-        return cls(found, has, np.frombuffer(data, np.uint8) if data else _NO_BYTES)
+        return cls(bounds, has, np.frombuffer(data, np.uint8) if data else _NO_BYTES)
 
 
 class _Rows:
@@ -148,18 +148,18 @@ class _Rows:
         if (partitions.to_numpy() != chunk.source.partition).any():
             raise TransformFailed(OTHER_PARTITION)
 
-    def _take(self, found: dict[str, pa.Array]) -> None:
-        if (timestamps := found.get("timestamp")) is not None:
+    def _take(self, arrays: dict[str, pa.Array]) -> None:
+        if (timestamps := arrays.get("timestamp")) is not None:
             if timestamps.null_count:
                 raise TransformFailed(NO_TIMESTAMP)
             self._times = times_ms(timestamps)
             if len(not_taken(self._times)):
                 raise TransformFailed(WHY_NOT_TAKEN)
-        if (keys := found.get("key")) is not None:
+        if (keys := arrays.get("key")) is not None:
             self._keys = _Bytes.of(keys)
-        if (values := found.get("value")) is not None:
+        if (values := arrays.get("value")) is not None:
             self._values = _Bytes.of(values)
-        if (lists := found.get("headers")) is not None:
+        if (lists := arrays.get("headers")) is not None:
             if lists.null_count or lists.flatten().field(0).null_count:
                 raise TransformFailed(NO_HEADERS)
             ends = np.frombuffer(lists.buffers()[1], np.int32)
@@ -167,13 +167,13 @@ class _Rows:
             self._names = _Bytes.of(lists.values.field(0))
             self._contents = _Bytes.of(lists.values.field(1))
 
-    def batch(self, chunk: Chunk, at: int, header: BatchHeader, stop: int) -> Sequence[Any]:
-        """Return the rows before `stop` as a batch in the place of the source's one at `at`."""
+    def batch(self, chunk: Chunk, position: int, header: BatchHeader, stop: int) -> Sequence[Any]:
+        """Return the rows before `stop` as a batch in place of the source's one at `position`."""
         view, first = memoryview(chunk.data), self.next_row
         if not self._changed and self._are_all(chunk, header, first, stop):
             self._told[splice.NEXT_ROW] = stop
-            return [view[at : at + header.size]]
-        records = records_of(view, at, header)
+            return [view[position : position + header.size]]
+        records = records_of(view, position, header)
         room = room_for(HEADER_BYTES + self._room(records, first, stop))
         end = splice.splice(
             *(records.data, records.begin, records.end, header.records_count),

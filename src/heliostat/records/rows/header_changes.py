@@ -65,9 +65,9 @@ def _is_named(data: Any, table: Any, header: Any, text: Any) -> Any:
 
 
 @inlined(_INT(BYTES, _INT, _INT, _ROWS, _INT))
-def read_headers(data: Any, at: int, end: int, headers: Any, more: int) -> Any:
+def read_headers(data: Any, position: int, end: int, headers: Any, more: int) -> Any:
     """Read a record's headers into rows, with room for `more`; return how many there are."""
-    count, place = read_varint_compiled(data, at, end)
+    count, place = read_varint_compiled(data, position, end)
     if place < 0 or count < 0 or count > end - place:
         return DAMAGED
     if count + more > len(headers):
@@ -115,10 +115,10 @@ def do_steps(  # noqa: C901, PLR0912, PLR0917 - compiled without keywords
             if not has_value:
                 return FILTERED, 1
         elif kind in (_KEEP_WITH, _DROP_WITH):
-            found = False
+            has_name = False
             for row in range(count):
-                found = found or _is_any(data, table, headers[row], texts, step)
-            if found != (kind == _KEEP_WITH):
+                has_name = has_name or _is_any(data, table, headers[row], texts, step)
+            if has_name != (kind == _KEEP_WITH):
                 return FILTERED, 1
         elif kind == _DROP:
             for row in range(count):
@@ -153,27 +153,27 @@ def do_steps(  # noqa: C901, PLR0912, PLR0917 - compiled without keywords
 
 @inlined(_INT(_OUT, _INT, BYTES, BYTES, _OUT, _ROWS, _INT))
 def write_headers(  # noqa: PLR0917 - compiled without keywords
-    out: Any, at: int, data: Any, table: Any, origin: Any, headers: Any, count: int
+    out: Any, position: int, data: Any, table: Any, origin: Any, headers: Any, count: int
 ) -> Any:
     """Write headers with their count, for which there is room; return where they end."""
-    at = write_varint(out, at, count)
+    position = write_varint(out, position, count)
     for number in range(count):
         header = headers[number]
         size = header[_NAME_BYTES]
-        at = write_varint(out, at, size)
+        position = write_varint(out, position, size)
         if header[_FROM_STEP] & _NAME:
-            copy_bytes(out, at, table, header[_NAME_AT], size)
+            copy_bytes(out, position, table, header[_NAME_AT], size)
         else:
-            copy_bytes(out, at, data, header[_NAME_AT], size)
-        at, size = at + size, header[_CONTENT_BYTES]
+            copy_bytes(out, position, data, header[_NAME_AT], size)
+        position, size = position + size, header[_CONTENT_BYTES]
         if header[_FROM_STEP] & _CONTENT:
-            copy_bytes(out, at, table, header[_CONTENT_AT], size)
+            copy_bytes(out, position, table, header[_CONTENT_AT], size)
         elif header[_FROM_STEP] & _OF_ORIGIN:
-            copy_bytes(out, at, origin, header[_CONTENT_AT], size)
+            copy_bytes(out, position, origin, header[_CONTENT_AT], size)
         else:
-            copy_bytes(out, at, data, header[_CONTENT_AT], size)
-        at += size
-    return at
+            copy_bytes(out, position, data, header[_CONTENT_AT], size)
+        position += size
+    return position
 
 
 @inlined(_INT(_ROWS, _INT))
@@ -213,7 +213,7 @@ class HeaderTables:
             for is_origin, _, name, _, content in new
         )
         """Most that these take, without what is an origin's."""
-        origins = [each for each in steps if isinstance(each, InsertOrigin)]
+        origins = [step for step in steps if isinstance(step, InsertOrigin)]
         self.origin = OriginTexts(origins)
         self.texts: Any = np.array(self._texts, np.int64).reshape(-1, 4)
         self.bytes: Any = np.frombuffer(bytes(self._table), np.uint8)
@@ -246,6 +246,6 @@ class HeaderTables:
 
     def _add(self, *texts: tuple[str, bytes]) -> None:
         for name, other in texts:
-            known, at = name.encode(), len(self._table)
-            self._table += known + other
-            self._texts.append((at, len(known), at + len(known), len(other)))
+            name_bytes, begin = name.encode(), len(self._table)
+            self._table += name_bytes + other
+            self._texts.append((begin, len(name_bytes), begin + len(name_bytes), len(other)))

@@ -82,9 +82,9 @@ _EDITS = types.int64[:, :, ::1]
 
 
 @inlined(types.boolean(BYTES, _INT, _INT, _INTS))
-def _read_record(data: Any, at: int, end: int, record: Any) -> Any:
-    """Fill in where the parts of the record at `at` lie; False: it is damaged."""
-    since, delta, key_at, record_end = record_begins(data, at, end)
+def _read_record(data: Any, position: int, end: int, record: Any) -> Any:
+    """Fill in where the parts of the record at `position` lie; False: it is damaged."""
+    since, delta, key_at, record_end = record_begins(data, position, end)
     if record_end < 0:
         return False
     key, key_bytes, value_at, value, value_bytes, headers_at = key_and_value(
@@ -101,7 +101,7 @@ def _read_record(data: Any, at: int, end: int, record: Any) -> Any:
 
 @inlined(_INT(BYTES, _INTS, TABLES, _EDITS, _INTS, _INTS))
 def _find_edits(  # noqa: PLR0917 - compiled without keywords
-    data: Any, record: Any, tables: Any, edits: Any, counts: Any, told: Any
+    data: Any, record: Any, tables: Any, edits: Any, counts: Any, notes: Any
 ) -> Any:
     """Fill in what becomes of key and value.
 
@@ -112,7 +112,7 @@ def _find_edits(  # noqa: PLR0917 - compiled without keywords
         content, size = record[_KEY_AT + 3 * column + 1], record[_KEY_AT + 3 * column + 2]
         count = edits_of(data, content, size, column, tables, edits[column])
         if count == FAILS:
-            told[_FAILED_COLUMN], told[_FAILED_FROM], told[_FAILED_BYTES] = column, content, size
+            notes[_FAILED_COLUMN], notes[_FAILED_FROM], notes[_FAILED_BYTES] = column, content, size
             return FAILS
         if count == MANY:
             return MANY
@@ -132,7 +132,7 @@ def _column_bytes(record: Any, first: int, count: int, edits: Any) -> Any:
 @inlined(_INT(_OUT, _INT, BYTES, _INTS, _INT, _INT, _ROWS, BYTES))
 def _write_column(  # noqa: PLR0917 - compiled without keywords
     out: Any,
-    at: int,
+    position: int,
     data: Any,
     record: Any,
     first: int,
@@ -142,10 +142,10 @@ def _write_column(  # noqa: PLR0917 - compiled without keywords
 ) -> Any:
     if count == LEFT:
         size = record[first + 1] + max(record[first + 2], 0) - record[first]
-        copy_bytes(out, at, data, record[first], size)
-        return at + size
-    at = write_varint(out, at, edited_bytes(count, edits))
-    return write_edits(out, at, data, count, edits, constants)
+        copy_bytes(out, position, data, record[first], size)
+        return position + size
+    position = write_varint(out, position, edited_bytes(count, edits))
+    return write_edits(out, position, data, count, edits, constants)
 
 
 @inlined(
@@ -156,7 +156,7 @@ def _write_column(  # noqa: PLR0917 - compiled without keywords
 )
 def _write_record(  # noqa: PLR0917 - compiled without keywords
     out: Any,
-    at: int,
+    position: int,
     data: Any,
     record: Any,
     since: int,
@@ -180,23 +180,25 @@ def _write_record(  # noqa: PLR0917 - compiled without keywords
             contents += _column_bytes(record, first, counts[column], edits[column])
     rest = bytes_of_headers(headers, count) if is_changed else record[_END] - headers_at
     size = 1 + varint_bytes(since) + varint_bytes(record[_DELTA]) + contents + rest
-    if at + varint_bytes(size) + size > len(out):
+    if position + varint_bytes(size) + size > len(out):
         return _NO_ROOM
-    at = write_varint(out, at, size)
-    out[at] = 0
-    at = write_varint(out, at + 1, since)
-    at = write_varint(out, at, record[_DELTA])
+    position = write_varint(out, position, size)
+    out[position] = 0
+    position = write_varint(out, position + 1, since)
+    position = write_varint(out, position, record[_DELTA])
     if is_left:
-        copy_bytes(out, at, data, begin, contents)
-        at += contents
+        copy_bytes(out, position, data, begin, contents)
+        position += contents
     else:
         for column in range(2):
             first, edited = _KEY_AT + 3 * column, counts[column]
-            at = _write_column(*(out, at, data, record, first, edited, edits[column], constants))
+            position = _write_column(
+                *(out, position, data, record, first, edited, edits[column], constants)
+            )
     if is_changed:
-        return write_headers(out, at, data, table, origin, headers, count)
-    copy_bytes(out, at, data, headers_at, rest)
-    return at + rest
+        return write_headers(out, position, data, table, origin, headers, count)
+    copy_bytes(out, position, data, headers_at, rest)
+    return position + rest
 
 
 @compiled(
@@ -208,7 +210,7 @@ def _write_record(  # noqa: PLR0917 - compiled without keywords
 )
 def _apply(  # noqa: PLR0917 - compiled without keywords
     data: Any,
-    at: int,
+    position: int,
     end: int,
     count: int,
     base_offset: int,
@@ -230,47 +232,47 @@ def _apply(  # noqa: PLR0917 - compiled without keywords
     record: Any,
     out: Any,
     out_at: int,
-    told: Any,
+    notes: Any,
 ) -> Any:
-    """Write the records in `data[at:end]` as the steps leave them; return where they end in `out`.
+    """Write the records in `data[position:end]` as the steps leave them; return their end in `out`.
 
-    Only those with offsets `[start, before)` are written. `counts` begin as `LEFT`, `told` as
+    Only those with offsets `[start, before)` are written. `counts` begin as `LEFT`, `notes` as
     zeros; `edits` and `record` are room.
     """
     places, constants = tables[0], tables[-1]
     has_cuts = places[_KEY, 0] | places[_VALUE, 0]
     last: Any = np.int64(-1)
     for _ in range(count):
-        if not _read_record(data, at, end, record) or record[_DELTA] <= last:
+        if not _read_record(data, position, end, record) or record[_DELTA] <= last:
             return DAMAGED
-        at, last = record[_END], record[_DELTA]
+        position, last = record[_END], record[_DELTA]
         if base_offset + last < start or base_offset + last >= before:
-            told[_CHANGED] = 1
+            notes[_CHANGED] = 1
             continue
-        found = read_headers(data, record[_HEADERS_AT], at, headers, inserted)
-        if found < 0:
-            return found
+        total = read_headers(data, record[_HEADERS_AT], position, headers, inserted)
+        if total < 0:
+            return total
         has_value = record[_VALUE_AT + 2] >= 0
         time: Any = append_time if has_append_time else base_timestamp + record[_SINCE]
         write_place(origin, origin_places, base_offset + last, time)
         step_texts = steps, texts, table, origin_places
-        found, changed = do_steps(data, has_value, headers, found, *step_texts)
-        told[_CHANGED] |= changed
-        if found < 0:
+        total, changed = do_steps(data, has_value, headers, total, *step_texts)
+        notes[_CHANGED] |= changed
+        if total < 0:
             continue
         if has_cuts:
-            edited = _find_edits(data, record, tables, edits, counts, told)
+            edited = _find_edits(data, record, tables, edits, counts, notes)
             if edited == FAILS:
-                told[_FAILED_AT] = base_offset + last
+                notes[_FAILED_AT] = base_offset + last
                 return _FAILED
             if edited == MANY:
                 return _MANY_EDITS
-            told[_CHANGED] |= edited
-        if not told[_KEPT]:
-            told[_BASE_TIME] = told[_MAX_TIME] = time
-        told[_KEPT], told[_MAX_TIME] = told[_KEPT] + 1, max(told[_MAX_TIME], time)
+            notes[_CHANGED] |= edited
+        if not notes[_KEPT]:
+            notes[_BASE_TIME] = notes[_MAX_TIME] = time
+        notes[_KEPT], notes[_MAX_TIME] = notes[_KEPT] + 1, max(notes[_MAX_TIME], time)
         out_at = _write_record(
-            *(out, out_at, data, record, time - told[_BASE_TIME], table, origin, headers, found),
+            *(out, out_at, data, record, time - notes[_BASE_TIME], table, origin, headers, total),
             *(changed, counts, edits, constants),
         )
         if out_at < 0:
@@ -329,16 +331,16 @@ class InPlace:
         out = InARow(len(view) + len(view) // 8)
         self._open_bytes, self.opened = OPENED_BYTES_MAX, Codec.NONE
         self._tables.origin.begin(chunk.source)
-        for at, header in each_header(view, 0, len(view)):
+        for position, header in each_header(view, 0, len(view)):
             if header.base_offset >= chunk.before:
                 break
             if header.is_control or not header.records_count:
-                out.add(view[at : at + header.size])
+                out.add(view[position : position + header.size])
                 continue
             if self.opened is Codec.NONE:
                 self.opened = header.codec
             try:
-                parts, failed = self._batch(chunk, view[at : at + header.size], header)
+                parts, failed = self._batch(chunk, view[position : position + header.size], header)
             except BatchError as error:
                 return out.bytes, error
             for part in parts:
@@ -351,19 +353,19 @@ class InPlace:
         self, chunk: Chunk, batch: memoryview, header: BatchHeader
     ) -> tuple[Sequence[Any], FailedRecord | None]:
         records = records_of(batch, 0, header)
-        told = np.zeros(8, np.int64)
-        room, end = self._written(chunk, records, told)
+        notes = np.zeros(8, np.int64)
+        room, end = self._written(chunk, records, notes)
         failed = None
         if end == _FAILED:
-            failed = self._failed(records, told)
+            failed = self._failed(records, notes)
             if failed.offset <= max(header.base_offset, chunk.first):
                 return [], failed
             chunk = chunk._replace(before=failed.offset)
-            told[:] = 0
-            room, end = self._written(chunk, records, told)
-        if not told[_CHANGED]:
+            notes[:] = 0
+            room, end = self._written(chunk, records, notes)
+        if not notes[_CHANGED]:
             return [batch], None
-        kept, base_timestamp, max_timestamp = told[: _MAX_TIME + 1].tolist()
+        kept, base_timestamp, max_timestamp = notes[: _MAX_TIME + 1].tolist()
         times = base_timestamp, max_timestamp
         parts = thinned_batch(
             *(header, room[:end], kept, chunk.before, times, self._open_bytes),
@@ -372,8 +374,8 @@ class InPlace:
         self._open_bytes -= len(parts[-1])
         return parts, failed
 
-    def _failed(self, records: RecordsOf, told: Any) -> FailedRecord:
-        offset, column, begin, size = told[_FAILED_AT : _FAILED_BYTES + 1].tolist()
+    def _failed(self, records: RecordsOf, notes: Any) -> FailedRecord:
+        offset, column, begin, size = notes[_FAILED_AT : _FAILED_BYTES + 1].tolist()
         assert self._why is not None, "only fields fail"
         content = records.data[begin : begin + size].tobytes()
         return FailedRecord(offset, self._why("value" if column else "key", content))
@@ -386,7 +388,7 @@ class InPlace:
             self._room = np.empty(size, np.uint8)
         return self._room
 
-    def _written(self, chunk: Chunk, records: RecordsOf, told: Any) -> tuple[Any, int]:
+    def _written(self, chunk: Chunk, records: RecordsOf, notes: Any) -> tuple[Any, int]:
         """Return the changed records behind room for a header, and where they end, or `_FAILED`."""
         header, of_headers = records.header, self._tables
         room = (
@@ -403,13 +405,13 @@ class InPlace:
                 *(of_headers.steps, of_headers.texts, of_headers.bytes, of_headers.inserted),
                 *(of_headers.origin.bytes, of_headers.origin.places),
                 *(self._headers, self._cuts, self._edits, self._counts, self._record),
-                *(out, HEADER_BYTES, told),
+                *(out, HEADER_BYTES, notes),
             )
             if end == DAMAGED:
                 raise BatchError("records are damaged", base_offset=header.base_offset)
             if end >= 0 or end == _FAILED:
                 return out, end
-            told[:] = 0
+            notes[:] = 0
             if end == MANY_HEADERS:
                 self._headers = np.empty((2 * len(self._headers), HEADER_COLUMNS), np.int64)
             elif end == _MANY_EDITS:

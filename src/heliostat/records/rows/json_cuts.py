@@ -122,31 +122,31 @@ def _kind(first: int) -> Any:
 
 
 @compiled(types.UniTuple(_INT, 2)(BYTES, _INT))
-def _unit(data: Any, at: int) -> Any:
-    r"""Return the number of the `\uXXXX` at `at`, and where it ends."""
+def _unit(data: Any, position: int) -> Any:
+    r"""Return the number of the `\uXXXX` at `position`, and where it ends."""
     number = np.int64(0)
-    for place in range(at + 2, at + 6):
+    for place in range(position + 2, position + 6):
         number = number << 4 | hex_digit(data[place])
-    return number, at + 6
+    return number, position + 6
 
 
 @compiled(types.UniTuple(_INT, 2)(BYTES, _INT, _INT))
-def _escaped(data: Any, at: int, end: int) -> Any:
+def _escaped(data: Any, position: int, end: int) -> Any:
     """Return the character that an escape in a string of valid JSON is, and where it ends."""
-    kind = data[at + 1]
+    kind = data[position + 1]
     if kind != 0x75:  # u
-        found = np.int64(kind)
+        code_point = np.int64(kind)
         for letter, character in ((0x62, 8), (0x66, 12), (0x6E, 10), (0x72, 13), (0x74, 9)):
             if kind == letter:  # b f n r t
-                found = np.int64(character)
-        return found, at + 2
-    number, at = _unit(data, at)
-    is_high = 0xD800 <= number < 0xDC00 and end - at >= 6
-    if is_high and data[at] == BACKSLASH and data[at + 1] == 0x75:
-        low, after = _unit(data, at)
+                code_point = np.int64(character)
+        return code_point, position + 2
+    number, position = _unit(data, position)
+    is_high = 0xD800 <= number < 0xDC00 and end - position >= 6
+    if is_high and data[position] == BACKSLASH and data[position + 1] == 0x75:
+        low, after = _unit(data, position)
         if 0xDC00 <= low < 0xE000:
             return 0x10000 + (number - 0xD800 << 10 | low - 0xDC00), after
-    return number, at
+    return number, position
 
 
 @compiled(_INT(_INT, _INT, _INT))
@@ -162,16 +162,16 @@ def _utf8(character: int, place: int, more: int) -> Any:
 
 @inlined(types.boolean(BYTES, _INT, _INT, BYTES, _INT, _INT))
 def _is_name(  # noqa: PLR0917 - compiled without keywords
-    data: Any, at: int, end: int, names: Any, name: int, name_end: int
+    data: Any, position: int, end: int, names: Any, name: int, name_end: int
 ) -> Any:
     """Return whether what is between the quotes of a valid string is this name."""
-    while at < end and name < name_end:
-        if data[at] != BACKSLASH:
-            if data[at] != names[name]:
+    while position < end and name < name_end:
+        if data[position] != BACKSLASH:
+            if data[position] != names[name]:
                 return False
-            at, name = at + 1, name + 1
+            position, name = position + 1, name + 1
             continue
-        character, at = _escaped(data, at, end)
+        character, position = _escaped(data, position, end)
         more = (character >= 0x80) + (character >= 0x800) + (character >= 0x10000)
         if name_end - name <= more:
             return False
@@ -179,21 +179,21 @@ def _is_name(  # noqa: PLR0917 - compiled without keywords
             if _utf8(character, place, more) != names[name + place]:
                 return False
         name += more + 1
-    return at == end and name == name_end
+    return position == end and name == name_end
 
 
 @inlined(_INT(BYTES, _INT, _INT, ROWS, _INT, _INT, BYTES))
 def _rule_of(  # noqa: PLR0917 - compiled without keywords
-    data: Any, at: int, end: int, rules: Any, first: int, stop: int, names: Any
+    data: Any, begin: int, end: int, rules: Any, first: int, stop: int, names: Any
 ) -> Any:
     """Return the row of the rule for a name without its quotes, or -1."""
     has_escape = False
-    for place in range(at, end):
+    for place in range(begin, end):
         has_escape |= data[place] == BACKSLASH
     for row in range(first, stop):
         name, name_end = rules[row, _NAME], rules[row, _NAME_END]
-        may_be = has_escape or name_end - name == end - at
-        if may_be and _is_name(data, at, end, names, name, name_end):
+        may_be = has_escape or name_end - name == end - begin
+        if may_be and _is_name(data, begin, end, names, name, name_end):
             return row
     return np.int64(_NONE)
 
@@ -256,8 +256,8 @@ def json_edits(  # noqa: C901, PLR0911, PLR0912, PLR0917 - one compiled loop
     `given` has room for a number of each new name. Returns how many edits there are, or `LEFT`,
     `FAILS`, `MANY`.
     """
-    at = after_space(data, begin, end)
-    if at >= end or data[at] != OBJECT:
+    position = after_space(data, begin, end)
+    if position >= end or data[position] != OBJECT:
         return FAILS
     for number in range(len(given)):
         given[number] = _NONE
@@ -265,13 +265,13 @@ def json_edits(  # noqa: C901, PLR0911, PLR0912, PLR0917 - one compiled loop
     run: Any = begin
     comma: Any = np.int64(_NONE)
     count, changed = np.int64(0), np.int64(0)
-    at = kept_end = after_space(data, at + 1, end)
-    is_first, is_empty = True, at < end and data[at] == OBJECT_END
+    position = kept_end = after_space(data, position + 1, end)
+    is_first, is_empty = True, position < end and data[position] == OBJECT_END
     while not is_empty:
-        name, name_end = at, after_string(data, at, end)
+        name, name_end = position, after_string(data, position, end)
         value = after_colon(data, name_end, end)
-        at = value if value < 0 else after_value(data, value, end, 1)
-        if at < 0:
+        position = value if value < 0 else after_value(data, value, end, 1)
+        if position < 0:
             return FAILS
         if count + 5 > len(edits):
             return MANY
@@ -286,21 +286,21 @@ def json_edits(  # noqa: C901, PLR0911, PLR0912, PLR0917 - one compiled loop
             if row >= 0:
                 if _gives_again(rules[row], row, given):
                     return FAILS
-                places = (name, name_end, value, at)
+                places = (name, name_end, value, position)
                 run, count, own = _changed_member(data, places, run, rules[row], count, edits)
                 changed |= own
-            is_first, kept_end = False, at
-        at = after_space(data, at, end)
-        if at >= end or (data[at] != COMMA and data[at] != OBJECT_END):
+            is_first, kept_end = False, position
+        position = after_space(data, position, end)
+        if position >= end or (data[position] != COMMA and data[position] != OBJECT_END):
             return FAILS
-        if data[at] == OBJECT_END:
+        if data[position] == OBJECT_END:
             break
-        comma, at = at, after_space(data, at + 1, end)
-    if after_space(data, at + 1, end) != end:
+        comma, position = position, after_space(data, position + 1, end)
+    if after_space(data, position + 1, end) != end:
         return FAILS
     if not changed:
         return LEFT
-    return _put(edits, count, 0, at if run < 0 else run, end)
+    return _put(edits, count, 0, position if run < 0 else run, end)
 
 
 @inlined(_INT(_INT, ROWS))
@@ -314,18 +314,18 @@ def edited_bytes(count: int, edits: Any) -> Any:
 
 @inlined(_INT(types.uint8[::1], _INT, BYTES, _INT, ROWS, BYTES))
 def write_edits(  # noqa: PLR0917 - compiled without keywords
-    out: Any, at: int, data: Any, count: int, edits: Any, constants: Any
+    out: Any, position: int, data: Any, count: int, edits: Any, constants: Any
 ) -> Any:
     """Write what the edits make, for which there is room; return where it ends in `out`."""
     for number in range(count):
         begin = edits[number, FROM]
         size = edits[number, TO] - begin
         if edits[number, IS_CONSTANT]:
-            copy_bytes(out, at, constants, begin, size)
+            copy_bytes(out, position, constants, begin, size)
         else:
-            copy_bytes(out, at, data, begin, size)
-        at += size
-    return at
+            copy_bytes(out, position, data, begin, size)
+        position += size
+    return position
 
 
 class JsonCutter:

@@ -116,11 +116,11 @@ def _first_offset(chunk: Chunk) -> int:
 def _readable(chunk: Chunk) -> memoryview:
     """Return the batches before the first that is damaged."""
     view = memoryview(chunk.data)
-    for at, header in each_header(view, 0, len(view)):
+    for position, header in each_header(view, 0, len(view)):
         try:
-            rows_of(chunk._replace(data=view[at : at + header.size]))
+            rows_of(chunk._replace(data=view[position : position + header.size]))
         except BatchError:
-            return view[:at]
+            return view[:position]
     return view
 
 
@@ -166,17 +166,17 @@ class ColumnsOfObjects:
     def _columns(self, rows: pa.RecordBatch, made: list[Changed]) -> list[tuple[str, pa.Array]]:
         column = self._changes.column
         columns: list[tuple[str, pa.Array]] = []
-        contents = [one.content for one in made]
+        contents = [record.content for record in made]
         if column in self._changes.writes and contents != rows.column(column).to_pylist():
             columns.append((column, pa.array(contents, pa.binary())))
-        if any(one.key is not None for one in made):
+        if any(record.key is not None for record in made):
             keys = zip(made, rows.column("key").to_pylist(), strict=True)
-            new = [old if one.key is None else one.key for one, old in keys]
+            new = [old if record.key is None else record.key for record, old in keys]
             columns.append(("key", pa.array(new, pa.binary())))
-        if any(one.headers for one in made):
+        if any(record.headers for record in made):
             lists = rows.column("headers").to_pylist()
-            for one, headers in zip(made, lists, strict=True):
-                headers += [{"key": name, "value": content} for name, content in one.headers]
+            for record, headers in zip(made, lists, strict=True):
+                headers += [{"key": name, "value": content} for name, content in record.headers]
             columns.append(("headers", pa.array(lists, HEADERS)))
         return columns
 

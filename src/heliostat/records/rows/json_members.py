@@ -30,35 +30,35 @@ _PLACES = 4
 
 
 @compiled(_INT(BYTES, _INT, _INT, ROWS))
-def _member_places(data: Any, at: int, end: int, places: Any) -> Any:
-    """Fill in where names and values of the object in `data[at:end]` begin and end.
+def _member_places(data: Any, position: int, end: int, places: Any) -> Any:
+    """Fill in where names and values of the object in `data[position:end]` begin and end.
 
     Returns how many members there are, or `~n`: it is none because of byte n; or `_MANY`.
     """
-    at = after_space(data, at, end)
-    if at >= end or data[at] != OBJECT:
-        return ~at
-    at, count = after_space(data, at + 1, end), np.int64(0)
-    is_empty = at < end and data[at] == OBJECT_END
+    position = after_space(data, position, end)
+    if position >= end or data[position] != OBJECT:
+        return ~position
+    position, count = after_space(data, position + 1, end), np.int64(0)
+    is_empty = position < end and data[position] == OBJECT_END
     while not is_empty:
-        name_end = after_string(data, at, end)
+        name_end = after_string(data, position, end)
         value = after_colon(data, name_end, end)
         value_end = value if value < 0 else after_value(data, value, end, 1)
         if value_end < 0:
             return value_end
         if count == len(places):
             return np.int64(_MANY)
-        places[count, 0], places[count, 1] = at, name_end
+        places[count, 0], places[count, 1] = position, name_end
         places[count, 2], places[count, 3] = value, value_end
         count += 1
-        at = after_space(data, value_end, end)
-        if at >= end or (data[at] != COMMA and data[at] != OBJECT_END):
-            return ~at
-        if data[at] == OBJECT_END:
+        position = after_space(data, value_end, end)
+        if position >= end or (data[position] != COMMA and data[position] != OBJECT_END):
+            return ~position
+        if data[position] == OBJECT_END:
             break
-        at = after_space(data, at + 1, end)
-    at = after_space(data, at + 1, end)
-    return count if at == end else ~at
+        position = after_space(data, position + 1, end)
+    position = after_space(data, position + 1, end)
+    return count if position == end else ~position
 
 
 class Member(NamedTuple):

@@ -36,14 +36,14 @@ _WHERE = _INT(BYTES, _INT, _INT)
 
 
 @inlined(_WHERE)
-def after_space(data: Any, at: int, end: int) -> Any:
-    """Return where white space that may begin at `at` ends."""
-    while at < end and data[at] <= _SPACE:
-        byte = data[at]
+def after_space(data: Any, position: int, end: int) -> Any:
+    """Return where white space that may begin at `position` ends."""
+    while position < end and data[position] <= _SPACE:
+        byte = data[position]
         if byte not in (_SPACE, _NEWLINE, _RETURN, _TAB):
-            return at
-        at += 1
-    return at
+            return position
+        position += 1
+    return position
 
 
 @compiled(_INT(_INT))
@@ -56,28 +56,28 @@ def hex_digit(byte: int) -> Any:
 
 
 @compiled(_WHERE)
-def _after_escape(data: Any, at: int, end: int) -> Any:
-    if end - at < 2:
+def _after_escape(data: Any, position: int, end: int) -> Any:
+    if end - position < 2:
         return ~end
-    kind = data[at + 1]
+    kind = data[position + 1]
     if kind == _LETTER_U:
-        for place in range(at + 2, min(at + _UNICODE_ESCAPE_BYTES, end)):
+        for place in range(position + 2, min(position + _UNICODE_ESCAPE_BYTES, end)):
             if hex_digit(data[place]) < 0:
                 return ~place
-        return at + _UNICODE_ESCAPE_BYTES if end - at >= _UNICODE_ESCAPE_BYTES else ~end
+        return position + _UNICODE_ESCAPE_BYTES if end - position >= _UNICODE_ESCAPE_BYTES else ~end
     # " \ / b f n r t
     if kind in (0x22, 0x5C, 0x2F, 0x62, 0x66, 0x6E, 0x72, 0x74):
-        return at + 2
-    return ~(at + 1)
+        return position + 2
+    return ~(position + 1)
 
 
 @compiled(_WHERE)
-def _after_wide(data: Any, at: int, end: int) -> Any:
+def _after_wide(data: Any, position: int, end: int) -> Any:
     """Return where a character of several bytes ends (RFC 3629: no longer form, no surrogate)."""
-    first = data[at]
+    first = data[position]
     low, high, more = 0x80, 0xBF, 1
     if first < 0xC2 or first > 0xF4:
-        return ~at
+        return ~position
     if first >= 0xF0:
         more = 3
         if first == 0xF0:
@@ -90,11 +90,11 @@ def _after_wide(data: Any, at: int, end: int) -> Any:
             low = 0xA0
         elif first == 0xED:
             high = 0x9F
-    for place in range(at + 1, at + 1 + more):
+    for place in range(position + 1, position + 1 + more):
         if place >= end or not low <= data[place] <= high:
             return ~place
         low, high = 0x80, 0xBF
-    return at + 1 + more
+    return position + 1 + more
 
 
 @inlined(types.boolean(types.uint64))
@@ -102,68 +102,68 @@ def _are_plain(eight: int) -> Any:
     """Return whether eight bytes of a string stand for themselves, as most do: ASCII, no escape."""
     quotes, escapes = eight ^ _EACH * np.uint64(QUOTE), eight ^ _EACH * np.uint64(BACKSLASH)
     # Of bytes in one number: any is 0 (the first two), or below a number (the third).
-    found = (quotes - _EACH) & ~quotes | (escapes - _EACH) & ~escapes
-    found |= (eight - _EACH * np.uint64(_SPACE)) & ~eight
-    return (found | eight) & _TOP_BITS == np.uint64(0)
+    marks = (quotes - _EACH) & ~quotes | (escapes - _EACH) & ~escapes
+    marks |= (eight - _EACH * np.uint64(_SPACE)) & ~eight
+    return (marks | eight) & _TOP_BITS == np.uint64(0)
 
 
 @inlined(_WHERE)
-def after_string(data: Any, at: int, end: int) -> Any:
+def after_string(data: Any, position: int, end: int) -> Any:
     """Return where a string ends, behind its quotes."""
-    if at >= end or data[at] != QUOTE:
-        return ~at
-    at += 1
-    while at < end:
-        while end - at >= 8 and _are_plain(load64(data, at)):
-            at += 8
-        if at == end:
+    if position >= end or data[position] != QUOTE:
+        return ~position
+    position += 1
+    while position < end:
+        while end - position >= 8 and _are_plain(load64(data, position)):
+            position += 8
+        if position == end:
             break
-        byte = data[at]
+        byte = data[position]
         if byte == QUOTE:
-            return at + 1
+            return position + 1
         if byte == BACKSLASH:
-            at = _after_escape(data, at, end)
+            position = _after_escape(data, position, end)
         elif byte < _SPACE:
-            return ~at
+            return ~position
         elif byte < 0x80:
-            at += 1
+            position += 1
         else:
-            at = _after_wide(data, at, end)
-        if at < 0:
-            return at
+            position = _after_wide(data, position, end)
+        if position < 0:
+            return position
     return ~end
 
 
 @inlined(_WHERE)
-def _after_digits(data: Any, at: int, end: int) -> Any:
-    if at >= end or not ZERO <= data[at] <= NINE:
-        return ~at
-    while at < end and ZERO <= data[at] <= NINE:
-        at += 1
-    return at
+def _after_digits(data: Any, position: int, end: int) -> Any:
+    if position >= end or not ZERO <= data[position] <= NINE:
+        return ~position
+    while position < end and ZERO <= data[position] <= NINE:
+        position += 1
+    return position
 
 
 @inlined(_WHERE)
-def _after_number(data: Any, at: int, end: int) -> Any:
-    if data[at] == MINUS:
-        at += 1
-    if at < end and data[at] == ZERO:
-        at += 1
+def _after_number(data: Any, position: int, end: int) -> Any:
+    if data[position] == MINUS:
+        position += 1
+    if position < end and data[position] == ZERO:
+        position += 1
     else:
-        at = _after_digits(data, at, end)
-    if 0 <= at < end and data[at] == _POINT:
-        at = _after_digits(data, at + 1, end)
-    if 0 <= at < end and data[at] | _LOWER == _LETTER_E:
-        at += 1
-        if at < end and (data[at] == _PLUS or data[at] == MINUS):
-            at += 1
-        at = _after_digits(data, at, end)
-    return at
+        position = _after_digits(data, position, end)
+    if 0 <= position < end and data[position] == _POINT:
+        position = _after_digits(data, position + 1, end)
+    if 0 <= position < end and data[position] | _LOWER == _LETTER_E:
+        position += 1
+        if position < end and (data[position] == _PLUS or data[position] == MINUS):
+            position += 1
+        position = _after_digits(data, position, end)
+    return position
 
 
 @inlined(_WHERE)
-def _after_word(data: Any, at: int, end: int) -> Any:
-    first = data[at]
+def _after_word(data: Any, position: int, end: int) -> Any:
+    first = data[position]
     # rue, alse, ull
     if first == TRUE:
         rest = (0x72, 0x75, 0x65, 0)
@@ -173,67 +173,67 @@ def _after_word(data: Any, at: int, end: int) -> Any:
         rest = (0x75, 0x6C, 0x6C, 0)
     for byte in rest:
         if byte:
-            at += 1
-            if at >= end or data[at] != byte:
-                return ~at
-    return at + 1
+            position += 1
+            if position >= end or data[position] != byte:
+                return ~position
+    return position + 1
 
 
 @inlined(_WHERE)
-def after_colon(data: Any, at: int, end: int) -> Any:
-    """Return where the value of a member begins whose name ends at `at`, or is damaged there."""
-    if at < 0:
-        return at
-    at = after_space(data, at, end)
-    if at >= end or data[at] != COLON:
-        return ~at
-    return after_space(data, at + 1, end)
+def after_colon(data: Any, position: int, end: int) -> Any:
+    """Return where a member's value begins whose name ends at `position`, or is damaged there."""
+    if position < 0:
+        return position
+    position = after_space(data, position, end)
+    if position >= end or data[position] != COLON:
+        return ~position
+    return after_space(data, position + 1, end)
 
 
 @compiled(_INT(BYTES, _INT, _INT, _INT))
 def after_value(  # noqa: C901, PLR0911 - one compiled loop
-    data: Any, at: int, end: int, depth: int
+    data: Any, position: int, end: int, depth: int
 ) -> Any:
     """Return where a value ends; it lies within `depth` others."""
-    if at >= end or depth > DEPTH_MAX:
-        return ~at
-    first = data[at]
+    if position >= end or depth > DEPTH_MAX:
+        return ~position
+    first = data[position]
     if first == QUOTE:
-        return after_string(data, at, end)
+        return after_string(data, position, end)
     if first == MINUS or ZERO <= first <= NINE:
-        return _after_number(data, at, end)
+        return _after_number(data, position, end)
     if first in (TRUE, FALSE, NULL):
-        return _after_word(data, at, end)
+        return _after_word(data, position, end)
     if first not in (OBJECT, _ARRAY):
-        return ~at
+        return ~position
     close = OBJECT_END if first == OBJECT else _ARRAY_END
-    at = after_space(data, at + 1, end)
-    if at < end and data[at] == close:
-        return at + 1
+    position = after_space(data, position + 1, end)
+    if position < end and data[position] == close:
+        return position + 1
     while True:
         if first == OBJECT:
-            at = after_colon(data, after_string(data, at, end), end)
-            if at < 0:
-                return at
-        at = after_value(data, at, end, depth + 1)
-        if at < 0:
-            return at
-        at = after_space(data, at, end)
-        if at < end and data[at] == close:
-            return at + 1
-        if at >= end or data[at] != COMMA:
-            return ~at
-        at = after_space(data, at + 1, end)
+            position = after_colon(data, after_string(data, position, end), end)
+            if position < 0:
+                return position
+        position = after_value(data, position, end, depth + 1)
+        if position < 0:
+            return position
+        position = after_space(data, position, end)
+        if position < end and data[position] == close:
+            return position + 1
+        if position >= end or data[position] != COMMA:
+            return ~position
+        position = after_space(data, position + 1, end)
 
 
 @compiled(_WHERE)
-def object_flaw(data: Any, at: int, end: int) -> Any:
-    """Return where `data[at:end]` is not what an object alone would be; -1: it is one."""
-    at = after_space(data, at, end)
-    if at >= end or data[at] != OBJECT:
-        return at
-    at = after_value(data, at, end, 0)
-    if at < 0:
-        return ~at
-    at = after_space(data, at, end)
-    return at if at < end else np.int64(-1)
+def object_flaw(data: Any, position: int, end: int) -> Any:
+    """Return where `data[position:end]` is not what an object alone would be; -1: it is one."""
+    position = after_space(data, position, end)
+    if position >= end or data[position] != OBJECT:
+        return position
+    position = after_value(data, position, end, 0)
+    if position < 0:
+        return ~position
+    position = after_space(data, position, end)
+    return position if position < end else np.int64(-1)

@@ -84,11 +84,11 @@ class OriginTexts:
             bytes(NUMBER_BYTES),
             bytes(NUMBER_BYTES),
         )
-        sizes = [len(each) for each in texts]
+        sizes = [len(text) for text in texts]
         self.places[:, 0] = np.cumsum([0, *sizes[:-1]])
         self.places[:, 1] = sizes
         self.bytes = np.frombuffer(bytearray(b"".join(texts)), np.uint8)
-        self.bytes_max = sum(sizes[each] for each in self._wanted)
+        self.bytes_max = sum(sizes[origin] for origin in self._wanted)
 
 
 def with_size(content: bytes) -> bytes:

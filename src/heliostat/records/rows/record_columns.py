@@ -34,22 +34,22 @@ _OUT = types.uint8[::1]
 
 
 @inlined(types.UniTuple(_INT, 2)(BYTES, _INT, _INT))
-def sized(data: Any, at: int, end: int) -> Any:
-    """Return where the bytes at `at` begin and how many there are; -1: null, -2: damaged."""
-    size, begin = read_varint_compiled(data, at, end)
+def sized(data: Any, index: int, end: int) -> Any:
+    """Return where the bytes at `index` begin and how many there are; -1: null, -2: damaged."""
+    size, begin = read_varint_compiled(data, index, end)
     if begin < 0 or size < -1 or size > end - begin:
         return np.int64(0), np.int64(-2)
     return begin, size
 
 
 @inlined(types.UniTuple(_INT, 4)(BYTES, _INT, _INT))
-def record_begins(data: Any, at: int, end: int) -> Any:
-    """Read the record at `at` up to its key; -1 for where it ends: it is damaged.
+def record_begins(data: Any, index: int, end: int) -> Any:
+    """Read the record at `index` up to its key; -1 for where it ends: it is damaged.
 
     Returns both deltas, of timestamp and offset, where its key begins, and where it ends.
     """
     damaged = np.int64(0), np.int64(0), np.int64(0), np.int64(-1)
-    length, begin = read_varint_compiled(data, at, end)
+    length, begin = read_varint_compiled(data, index, end)
     if begin < 0 or length < RECORD_BYTES_MIN - 1 or length > end - begin:
         return damaged
     end = begin + length
@@ -63,14 +63,14 @@ def record_begins(data: Any, at: int, end: int) -> Any:
 
 
 @inlined(types.UniTuple(_INT, 6)(BYTES, _INT, _INT))
-def key_and_value(data: Any, at: int, end: int) -> Any:
-    """Return of the key at `at`, and of the value behind it, where they and their contents lie.
+def key_and_value(data: Any, index: int, end: int) -> Any:
+    """Return of the key at `index`, and of the value behind it, where they and their contents lie.
 
     That is: where what is in the key begins and its size (-1: null), where the value begins, the
     same two of the value, and where it ends. Both begin with their sizes; -1 for where the value
     begins: they are damaged.
     """
-    key, key_bytes = sized(data, at, end)
+    key, key_bytes = sized(data, index, end)
     if key_bytes < -1:
         return key, key_bytes, np.int64(-1), key, key_bytes, key
     value_at = key + max(key_bytes, 0)
@@ -82,45 +82,45 @@ def key_and_value(data: Any, at: int, end: int) -> Any:
 
 @compiled(types.boolean(BYTES, _INT, _INT, _INT, _INTS))
 def measure(  # noqa: PLR0911 - one compiled loop
-    data: Any, at: int, end: int, count: int, totals: Any
+    data: Any, index: int, end: int, count: int, totals: Any
 ) -> Any:
-    """Add up what the `count` records in `data[at:end]` hold; False: they are damaged."""
+    """Add up what the `count` records in `data[index:end]` hold; False: they are damaged."""
     for _ in range(count):
-        _, _, place, at = record_begins(data, at, end)
-        if at < 0:
+        _, _, place, index = record_begins(data, index, end)
+        if index < 0:
             return False
         for column in (KEY_BYTES, VALUE_BYTES):
-            place, size = sized(data, place, at)
+            place, size = sized(data, place, index)
             if size < -1:
                 return False
             size = max(size, 0)
             totals[column] += size
             place += size
-        headers, place = read_varint_compiled(data, place, at)
-        if place < 0 or headers < 0 or headers > at - place:
+        headers, place = read_varint_compiled(data, place, index)
+        if place < 0 or headers < 0 or headers > index - place:
             return False
         totals[HEADERS] += headers
         for _ in range(headers):
-            place, size = sized(data, place, at)
+            place, size = sized(data, place, index)
             if size < 0:
                 return False
             totals[NAME_BYTES] += size
-            place, size = sized(data, place + size, at)
+            place, size = sized(data, place + size, index)
             if size < -1:
                 return False
             size = max(size, 0)
             totals[CONTENT_BYTES] += size
             place += size
-        if place != at:
+        if place != index:
             return False
     totals[ROWS] += count
-    return at == end
+    return index == end
 
 
 @inlined(_INT(BYTES, _INT, _INT, _INT, types.boolean, _OUT, _OFFSETS, _FLAGS, _INTS, _INT))
 def _take(  # noqa: PLR0917 - compiled without keywords
     data: Any,
-    at: int,
+    index: int,
     end: int,
     row: int,
     is_wanted: bool,
@@ -130,16 +130,16 @@ def _take(  # noqa: PLR0917 - compiled without keywords
     totals: Any,
     total: int,
 ) -> Any:
-    """Copy the sized bytes at `at` into a column, if wanted; return where the next begin."""
-    at, size = sized(data, at, end)
+    """Copy the sized bytes at `index` into a column, if wanted; return where the next begin."""
+    index, size = sized(data, index, end)
     if not is_wanted:
-        return at + max(size, 0)
+        return index + max(size, 0)
     has[row] = size >= 0
     size = max(size, 0)
-    copy_bytes(column, totals[total], data, at, size)
+    copy_bytes(column, totals[total], data, index, size)
     totals[total] += size
     ends[row + 1] = totals[total]
-    return at + size
+    return index + size
 
 
 @compiled(
@@ -151,7 +151,7 @@ def _take(  # noqa: PLR0917 - compiled without keywords
 )
 def fill(  # noqa: PLR0917 - compiled without keywords
     data: Any,
-    at: int,
+    index: int,
     end: int,
     count: int,
     base_offset: int,
@@ -181,15 +181,14 @@ def fill(  # noqa: PLR0917 - compiled without keywords
     """Write records that `measure` has found whole into columns, from the places in `totals` on.
 
     Only those with offsets `[start, before)` are, and of them what is `wanted`. Times are in ms, as
-    readers see them.
-    False: an offset is out of order.
+    readers see them. False: an offset is out of order.
     """
     last = np.int64(-1)
     for _ in range(count):
-        length, begin = read_varint_compiled(data, at, end)
-        at = begin + length
-        since, place = read_varint_compiled(data, begin + 1, at)
-        delta, place = read_varint_compiled(data, place, at)
+        length, begin = read_varint_compiled(data, index, end)
+        index = begin + length
+        since, place = read_varint_compiled(data, begin + 1, index)
+        delta, place = read_varint_compiled(data, place, index)
         if delta <= last:
             return False
         last = delta
@@ -199,19 +198,21 @@ def fill(  # noqa: PLR0917 - compiled without keywords
         offsets[row] = base_offset + delta
         times[row] = append_time if has_append_time else base_timestamp + since
         wants = (wanted & KEYS != 0, wanted & VALUES != 0)
-        place = _take(*(data, place, at, row, wants[0], keys, key_ends, has_key, totals, KEY_BYTES))
         place = _take(
-            *(data, place, at, row, wants[1], values, value_ends, has_value, totals, VALUE_BYTES)
+            *(data, place, index, row, wants[0], keys, key_ends, has_key, totals, KEY_BYTES)
+        )
+        place = _take(
+            *(data, place, index, row, wants[1], values, value_ends, has_value, totals, VALUE_BYTES)
         )
         if wanted & HEADER_LISTS:
-            headers, place = read_varint_compiled(data, place, at)
+            headers, place = read_varint_compiled(data, place, index)
             for number in range(totals[HEADERS], totals[HEADERS] + headers):
                 place = _take(
-                    *(data, place, at, number, True),
+                    *(data, place, index, number, True),
                     *(names, name_ends, has_name, totals, NAME_BYTES),
                 )
                 place = _take(
-                    *(data, place, at, number, True),
+                    *(data, place, index, number, True),
                     *(contents, content_ends, has_content, totals, CONTENT_BYTES),
                 )
             totals[HEADERS] += headers

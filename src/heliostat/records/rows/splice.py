@@ -50,14 +50,14 @@ _COLUMN = types.Tuple((_READ_OFFSETS, BYTES, BYTES))
 
 
 @inlined(_INT(_OUT, _INT, _COLUMN, _INT))
-def _write_sized(out: Any, at: int, column: Any, row: int) -> Any:
+def _write_sized(out: Any, position: int, column: Any, row: int) -> Any:
     ends, has, data = column
     if has[row] == 0:
-        return write_varint(out, at, -1)
+        return write_varint(out, position, -1)
     size = np.int64(ends[row + 1] - ends[row])
-    at = write_varint(out, at, size)
-    copy_bytes(out, at, data, np.int64(ends[row]), size)
-    return at + size
+    position = write_varint(out, position, size)
+    copy_bytes(out, position, data, np.int64(ends[row]), size)
+    return position + size
 
 
 @inlined(_INT(_COLUMN, _INT))
@@ -80,20 +80,20 @@ def _bytes_of_headers(ends: Any, names: Any, contents: Any, row: int) -> Any:
 
 @inlined(_INT(_OUT, _INT, _READ_OFFSETS, _COLUMN, _COLUMN, _INT))
 def _write_headers(  # noqa: PLR0917 - compiled without keywords
-    out: Any, at: int, ends: Any, names: Any, contents: Any, row: int
+    out: Any, position: int, ends: Any, names: Any, contents: Any, row: int
 ) -> Any:
     first, stop = np.int64(ends[row]), np.int64(ends[row + 1])
-    at = write_varint(out, at, stop - first)
+    position = write_varint(out, position, stop - first)
     for number in range(first, stop):
-        at = _write_sized(out, at, names, number)
-        at = _write_sized(out, at, contents, number)
-    return at
+        position = _write_sized(out, position, names, number)
+        position = _write_sized(out, position, contents, number)
+    return position
 
 
 @inlined(_INT(_OUT, _INT, BYTES, _INT, _INT))
-def _write_run(out: Any, out_at: int, data: Any, at: int, end: int) -> Any:
-    copy_bytes(out, out_at, data, at, end - at)
-    return out_at + end - at
+def _write_run(out: Any, out_at: int, data: Any, begin: int, end: int) -> Any:
+    copy_bytes(out, out_at, data, begin, end - begin)
+    return out_at + end - begin
 
 
 @inlined(
@@ -115,7 +115,7 @@ def _write_record(  # noqa: PLR0917 - compiled without keywords
     names: Any,
     contents: Any,
     out: Any,
-    at: int,
+    position: int,
 ) -> Any:
     """Write one record, whose key, value and headers are at these places; return where it ends."""
     key_at, value_at, headers_at, end = places
@@ -126,21 +126,21 @@ def _write_record(  # noqa: PLR0917 - compiled without keywords
         size += _bytes_of_headers(headers, names, contents, row)
     else:
         size += end - headers_at
-    at = write_varint(out, at, size)
-    out[at] = 0
-    at = write_varint(out, at + 1, since)
-    at = write_varint(out, at, delta)
+    position = write_varint(out, position, size)
+    out[position] = 0
+    position = write_varint(out, position + 1, since)
+    position = write_varint(out, position, delta)
     if changed & KEYS:
-        at = _write_sized(out, at, keys, row)
+        position = _write_sized(out, position, keys, row)
     else:
-        at = _write_run(out, at, data, key_at, value_at)
+        position = _write_run(out, position, data, key_at, value_at)
     if changed & VALUES:
-        at = _write_sized(out, at, values, row)
+        position = _write_sized(out, position, values, row)
     else:
-        at = _write_run(out, at, data, value_at, headers_at)
+        position = _write_run(out, position, data, value_at, headers_at)
     if changed & HEADER_LISTS:
-        return _write_headers(out, at, headers, names, contents, row)
-    return _write_run(out, at, data, headers_at, end)
+        return _write_headers(out, position, headers, names, contents, row)
+    return _write_run(out, position, data, headers_at, end)
 
 
 @compiled(
@@ -152,7 +152,7 @@ def _write_record(  # noqa: PLR0917 - compiled without keywords
 )
 def splice(  # noqa: PLR0917 - compiled without keywords
     data: Any,
-    at: int,
+    position: int,
     end: int,
     count: int,
     base_offset: int,
@@ -171,34 +171,34 @@ def splice(  # noqa: PLR0917 - compiled without keywords
     contents: Any,
     out: Any,
     out_at: int,
-    told: Any,
+    notes: Any,
 ) -> Any:
-    """Write those of the records in `data[at:end]` that came back, with what was `changed`.
+    """Write those of the records in `data[position:end]` that came back, with what was `changed`.
 
     Only records `[start, before)` went into the pipeline. `offsets` are those of all rows that came
-    back, ascending, from `told[NEXT_ROW]` on not taken yet; columns that are not `changed` may be
+    back, ascending, from `notes[NEXT_ROW]` on not taken yet; columns that are not `changed` may be
     empty. `out` has room, from `out_at` on, for what the records and the changed columns hold, and
     `RECORD_ROOM` for each record and `HEADER_ROOM` for each changed header.
 
     Returns where the written records end in `out`, or `DAMAGED`, or `UNKNOWN`.
     """
-    row: Any = told[NEXT_ROW]
+    row: Any = notes[NEXT_ROW]
     first_row, last, base_time, latest = row, np.int64(-1), np.int64(0), np.int64(0)
     for _ in range(count):
-        since, delta, key_at, at = record_begins(data, at, end)
-        if at < 0 or delta <= last:
+        since, delta, key_at, position = record_begins(data, position, end)
+        if position < 0 or delta <= last:
             return DAMAGED
         last = delta
         if row == len(offsets) or base_offset + delta < start:
             continue
         if base_offset + delta >= before:
             break
-        told[NEXT_ROW] = row
+        notes[NEXT_ROW] = row
         if offsets[row] < base_offset + delta:
             return UNKNOWN
         if offsets[row] != base_offset + delta:
             continue
-        _, _, value_at, _, _, headers_at = key_and_value(data, key_at, at)
+        _, _, value_at, _, _, headers_at = key_and_value(data, key_at, position)
         if value_at < 0:
             return DAMAGED
         time: Any = append_time if has_append_time else base_timestamp + since
@@ -208,9 +208,9 @@ def splice(  # noqa: PLR0917 - compiled without keywords
             base_time = latest = time
         since, latest = time - base_time, max(latest, time)
         out_at = _write_record(
-            *(data, (key_at, value_at, headers_at, at), since, delta, changed, row),
+            *(data, (key_at, value_at, headers_at, position), since, delta, changed, row),
             *(keys, values, headers, names, contents, out, out_at),
         )
         row += 1
-    told[NEXT_ROW], told[BASE_TIME], told[MAX_TIME] = row, base_time, latest
+    notes[NEXT_ROW], notes[BASE_TIME], notes[MAX_TIME] = row, base_time, latest
     return out_at

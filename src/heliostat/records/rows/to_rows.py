@@ -68,9 +68,9 @@ def whole_batches(view: memoryview, start: int, end: int) -> tuple[int, BatchErr
     """
     whole = start
     try:
-        for at, header in each_header(view, start, end):
-            check_crc(view, at, header)
-            whole = at + header.size
+        for position, header in each_header(view, start, end):
+            check_crc(view, position, header)
+            whole = position + header.size
     except BatchError as error:
         return whole, error
     return whole, None
@@ -93,26 +93,26 @@ def rows_of(chunk: Chunk, wanted: Collection[str] = ALL) -> pa.RecordBatch:
     """
     batches = list(_each(chunk))
     totals = np.zeros(columns.TOTALS, np.int64)
-    for each in batches:
-        count = each.header.records_count
-        if not columns.measure(each.data, each.begin, each.end, count, totals):
-            raise BatchError("records are damaged", base_offset=each.header.base_offset)
+    for records in batches:
+        count = records.header.records_count
+        if not columns.measure(records.data, records.begin, records.end, count, totals):
+            raise BatchError("records are damaged", base_offset=records.header.base_offset)
     room = _Room(totals, wanted)
-    for each in batches:
-        room.take(each, chunk.first, chunk.before)
+    for records in batches:
+        room.take(records, chunk.first, chunk.before)
     return room.rows(chunk.source)
 
 
 def _each(chunk: Chunk) -> Iterator[RecordsOf]:
     view = memoryview(chunk.data)
-    for at, header in each_header(view, 0, len(view)):
+    for position, header in each_header(view, 0, len(view)):
         if header.records_count and not header.is_control:
-            yield records_of(view, at, header)
+            yield records_of(view, position, header)
 
 
-def records_of(view: memoryview, at: int, header: BatchHeader) -> RecordsOf:
-    """Return the records of the batch at `at`."""
-    begin, stop = at + HEADER_BYTES, at + header.size
+def records_of(view: memoryview, position: int, header: BatchHeader) -> RecordsOf:
+    """Return the records of the batch at `position`."""
+    begin, stop = position + HEADER_BYTES, position + header.size
     data: Any = view
     if header.codec is not Codec.NONE:
         data = decompress(header.codec, view[begin:stop])
@@ -177,21 +177,21 @@ class _Room:
             "value": lambda: self._values.array(rows, pa.binary()),
             "headers": lambda: lists,
         }
-        found = {
+        arrays = {
             field.name: made[field.name]()
             if field.name in self._wanted
             else pa.nulls(rows, field.type)
             for field in SCHEMA
             if field.name in made
         }
-        found["partition"] = _numbers(np.full(rows, source.partition, np.int32), pa.int32())
-        found["offset"] = _numbers(self._offsets[:rows], pa.int64())
-        return pa.RecordBatch.from_arrays([found[name] for name in SCHEMA.names], schema=SCHEMA)
+        arrays["partition"] = _numbers(np.full(rows, source.partition, np.int32), pa.int32())
+        arrays["offset"] = _numbers(self._offsets[:rows], pa.int64())
+        return pa.RecordBatch.from_arrays([arrays[name] for name in SCHEMA.names], schema=SCHEMA)
 
 
-def _numbers(found: Any, kind: pa.DataType) -> pa.Array:
+def _numbers(numbers: Any, kind: pa.DataType) -> pa.Array:
     """Return numbers as an Arrow array: what makes one of Python's values would load pandas."""
-    return pa.Array.from_buffers(kind, len(found), [None, pa.py_buffer(found)])
+    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
 
 
 def _repeated(text: bytes, count: int) -> pa.Array:

@@ -47,11 +47,11 @@ def misplaced(partition: int, given: Any, rows: pa.Table) -> str:
 def wrong_rows(rows: pa.Table) -> dict[int, str]:
     """Return what is wrong with rows that are not `misplaced`, by offset; the first one first."""
     offsets = rows["offset"].to_numpy()
-    found: dict[int, tuple[int, str]] = {}
+    reasons: dict[int, tuple[int, str]] = {}
     for why, places in _wrong(offsets, rows):
         for place in places.tolist():
-            found.setdefault(int(offsets[place]), (place, why))
-    return {offset: why for offset, (_, why) in sorted(found.items(), key=lambda each: each[1])}
+            reasons.setdefault(int(offsets[place]), (place, why))
+    return {offset: why for offset, (_, why) in sorted(reasons.items(), key=lambda pair: pair[1])}
 
 
 def _wrong(offsets: Any, rows: pa.Table) -> Iterator[tuple[str, Any]]:

@@ -48,7 +48,7 @@ def subjects(prefix: str = EVERY_CONTEXT, *, deleted: bool = False) -> Call[tupl
     """
     query = (("subjectPrefix", prefix), *(_DELETED if deleted else ()))
     return _get(
-        "/subjects", lambda found: reading.listed(found, "subjects", reading.subject), query
+        "/subjects", lambda answer: reading.listed(answer, "subjects", reading.subject), query
     )
 
 
@@ -56,7 +56,7 @@ def versions(subject: Subject, *, deleted: bool = False) -> Call[tuple[SchemaVer
     """A subject's versions; with `deleted` the soft-deleted ones, too."""
     return _get(
         f"{_of(subject)}/versions",
-        lambda found: reading.listed(found, "versions", reading.version),
+        lambda answer: reading.listed(answer, "versions", reading.version),
         _DELETED if deleted else (),
     )
 
@@ -82,7 +82,7 @@ def schemas(
     query = (("subjectPrefix", prefix), *(_DELETED if deleted else ()), ("offset", str(offset)))
     return _get(
         "/schemas",
-        lambda found: reading.listed(found, "schemas", reading.registered_schema),
+        lambda answer: reading.listed(answer, "schemas", reading.registered_schema),
         query,
     )
 
@@ -109,7 +109,7 @@ def versions_of_id(
     query = () if context == DEFAULT_CONTEXT else (("subject", f":{context}:"),)
     return _get(
         f"/schemas/ids/{schema_id}/versions",
-        lambda found: reading.listed(found, "versions", reading.subject_version),
+        lambda answer: reading.listed(answer, "versions", reading.subject_version),
         (*query, *(_DELETED if deleted else ())),
     )
 
@@ -158,7 +158,9 @@ def delete_subject(
 ) -> Call[tuple[SchemaVersion, ...]]:
     """Soft-delete all versions of a subject; permanently only what is soft-deleted already."""
     return _delete(
-        _of(subject), lambda found: reading.listed(found, "versions", reading.version), permanently
+        _of(subject),
+        lambda answer: reading.listed(answer, "versions", reading.version),
+        permanently,
     )
 
 
@@ -167,7 +169,7 @@ def delete_version(
 ) -> Call[SchemaVersion]:
     """Soft-delete one version; its id can still be read. Permanently only what is soft-deleted."""
     path = f"{_of(subject)}/versions/{number}"
-    return _delete(path, lambda found: reading.version(found, "version"), permanently)
+    return _delete(path, lambda answer: reading.version(answer, "version"), permanently)
 
 
 def compatibility(
@@ -180,7 +182,7 @@ def compatibility(
     query = (("defaultToGlobal", "true"),) if inherited else ()
     return _get(
         _setting("config", subject),
-        lambda found: reading.compatibility(found, "compatibilityLevel"),
+        lambda answer: reading.compatibility(answer, "compatibilityLevel"),
         query,
     )
 
@@ -191,7 +193,7 @@ def set_compatibility(level: Compatibility, subject: Subject | None = None) -> C
         "PUT",
         _setting("config", subject),
         {"compatibility": level.value},
-        lambda found: reading.compatibility(found, "compatibility"),
+        lambda answer: reading.compatibility(answer, "compatibility"),
     )
 
 
@@ -226,7 +228,7 @@ def clear_mode(subject: Subject) -> Call[None]:
 
 def contexts() -> Call[tuple[Context, ...]]:
     """All contexts, the default one among them."""
-    return _get("/contexts", lambda found: reading.listed(found, "contexts", reading.context))
+    return _get("/contexts", lambda answer: reading.listed(answer, "contexts", reading.context))
 
 
 def _of(subject: Subject) -> str:
@@ -248,8 +250,8 @@ def _body(schema: Schema) -> dict[str, Any]:
         body["schemaType"] = schema.schema_type
     if schema.references:
         body["references"] = [
-            {"name": each.name, "subject": each.subject, "version": each.version}
-            for each in schema.references
+            {"name": reference.name, "subject": reference.subject, "version": reference.version}
+            for reference in schema.references
         ]
     for name, kept in (("metadata", schema.metadata), ("ruleSet", schema.rule_set)):
         if kept:
@@ -286,6 +288,6 @@ def _of_json(read: Callable[[Any], T]) -> Callable[[Answer], T]:
     return lambda answer: read(reading.json_of(answer))
 
 
-def _is_compatible(found: Any) -> bool:
-    value = reading.field(found, "is_compatible")
+def _is_compatible(answer: Any) -> bool:
+    value = reading.field(answer, "is_compatible")
     return reading.boolean(value, "is_compatible")

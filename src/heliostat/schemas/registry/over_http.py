@@ -123,30 +123,30 @@ class HttpRegistry:
                     break
                 self._clock.sleep(pause_s)
             wanted_s = None
-            for at in self._order():
+            for url in self._order():
                 try:
-                    value = self._ask_at(at, call)
+                    value = self._ask_at(url, call)
                 except _NodeFailed as failed:
-                    failures[at] = failed.error
+                    failures[url] = failed.error
                     wanted_s = max(wanted_s or 0.0, failed.retry_after_s or 0.0)
                     if failed.was_sent and not call.is_repeatable:
-                        raise self._told(call, failures, at) from None
+                        raise self._told(call, failures, url) from None
                 else:
-                    self._first = self._access.urls.index(at)
+                    self._first = self._access.urls.index(url)
                     return value
-        raise self._told(call, failures, at)
+        raise self._told(call, failures, url)
 
     def ask_each(self, call: Call[T]) -> Mapping[str, T | HeliostatError]:
         """Ask each address once, and give its answer or what is wrong, by address."""
-        found: dict[str, T | HeliostatError] = {}
-        for at in self._access.urls:
+        answers: dict[str, T | HeliostatError] = {}
+        for url in self._access.urls:
             try:
-                found[at] = self._ask_at(at, call)
+                answers[url] = self._ask_at(url, call)
             except _NodeFailed as failed:
-                found[at] = failed.error
+                answers[url] = failed.error
             except HeliostatError as error:
-                found[at] = error
-        return found
+                answers[url] = error
+        return answers
 
     def close(self) -> None:
         """Close all connections; a later request opens new ones."""
@@ -171,7 +171,7 @@ class HttpRegistry:
         urls, first = self._access.urls, self._first
         yield from urls[first:] + urls[:first]
 
-    def _ask_at(self, at: str, call: Call[T]) -> T:
+    def _ask_at(self, url: str, call: Call[T]) -> T:
         """Ask one address.
 
         Raises
@@ -181,18 +181,18 @@ class HttpRegistry:
         RegistryError
             The registry refuses.
         """
-        answer = self._send(at, call.request)
+        answer = self._send(url, call.request)
         endpoint = self._access.token_endpoint
         if answer.status == httpx.codes.UNAUTHORIZED and endpoint is not None:
             tokens.forget(endpoint)  # it may have been revoked before its time
-            answer = self._send(at, call.request)
+            answer = self._send(url, call.request)
         try:
             if httpx.codes.is_success(answer.status):
                 return call.read(answer)
             error = error_of(answer)
-        except RegistryAnswerInvalid as found:
-            error = found
-        error.context |= {"asked": str(call.request), "registry": at}
+        except RegistryAnswerInvalid as invalid:
+            error = invalid
+        error.context |= {"asked": str(call.request), "registry": url}
         if answer.retry_after_s is not None:
             error.context["retry_after_s"] = answer.retry_after_s
         is_of_node = answer.status >= 500 or answer.status in _NODE_STATUSES
@@ -200,7 +200,7 @@ class HttpRegistry:
             raise _NodeFailed(error, was_sent=True, retry_after_s=answer.retry_after_s)
         raise error
 
-    def _send(self, at: str, request: Request) -> Answer:
+    def _send(self, url: str, request: Request) -> Answer:
         """Send a request to one address and read the answer.
 
         Raises
@@ -211,14 +211,14 @@ class HttpRegistry:
         headers = {"Accept": f"{CONTENT_TYPE}, application/json", **self._authorization()}
         if request.body is not None:
             headers["Content-Type"] = CONTENT_TYPE
-        client = self._client(at)
+        client = self._client(url)
         began_s = self._clock.monotonic_s()
         until_s = began_s + self._timeouts.answer_s
         body = bytearray()
         try:
             with client.stream(
                 request.method,
-                at.rstrip("/") + _target(request),
+                url.rstrip("/") + _target(request),
                 content=request.body,
                 headers=headers,
             ) as response:
@@ -226,11 +226,11 @@ class HttpRegistry:
                 for chunk in response.iter_bytes():
                     body += chunk
                     if len(body) > ANSWER_BYTES_MAX or self._clock.monotonic_s() > until_s:
-                        raise _endless(at, request, len(body))
+                        raise _endless(url, request, len(body))
                 wait = retry_after_s(response.headers.get("Retry-After"), self._clock.wall_ms())
                 return Answer(response.status_code, bytes(body), wait)
         except (httpx.TransportError, httpx.DecodingError) as error:
-            self._forget(at, client)
+            self._forget(url, client)
             was_sent = not isinstance(
                 error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout
             )
@@ -238,7 +238,7 @@ class HttpRegistry:
                 RegistryUnreachable(
                     "the registry does not answer",
                     asked=str(request),
-                    registry=at,
+                    registry=url,
                     why=f"{type(error).__name__}: {error}",
                 ),
                 was_sent=was_sent,
@@ -257,40 +257,40 @@ class HttpRegistry:
             return {"Authorization": f"Bearer {token}"}
         return {}
 
-    def _client(self, at: str) -> httpx.Client:
+    def _client(self, url: str) -> httpx.Client:
         with self._lock:
-            if at not in self._clients:
-                self._clients[at] = self._new_client(at)
-            return self._clients[at]
+            if url not in self._clients:
+                self._clients[url] = self._new_client(url)
+            return self._clients[url]
 
-    def _new_client(self, at: str) -> httpx.Client:
+    def _new_client(self, url: str) -> httpx.Client:
         # Without TLS a context is not used; an empty one spares reading all authorities.
-        verify = tls_context(self._access.security) if _is_secured(at) else _NO_AUTHORITIES
+        verify = tls_context(self._access.security) if _is_secured(url) else _NO_AUTHORITIES
         limits = self._timeouts
         return httpx.Client(
             verify=verify,
             trust_env=False,
-            proxy=_proxy(at),
+            proxy=_proxy(url),
             follow_redirects=False,
             timeout=httpx.Timeout(limits.silence_s, connect=limits.connect_s),
             limits=httpx.Limits(max_connections=CONNECTIONS_MAX),
         )
 
-    def _forget(self, at: str, client: httpx.Client) -> None:
+    def _forget(self, url: str, client: httpx.Client) -> None:
         """Drop a client whose connection failed: the next one reads the certificates again.
 
         It is not closed, as other threads may wait for their answers; its last user ends it.
         """
         with self._lock:
-            if _is_secured(at) and self._clients.get(at) is client:
-                del self._clients[at]
+            if _is_secured(url) and self._clients.get(url) is client:
+                del self._clients[url]
 
     def _told(
         self, call: Call[T], failures: Mapping[str, HeliostatError], last: str
     ) -> HeliostatError:
         """The error of the address asked last, with those of the others."""
         error = failures[last]
-        others = {at: failure.text for at, failure in failures.items() if at != last}
+        others = {url: failure.text for url, failure in failures.items() if url != last}
         if others:
             error.context["others"] = others
         if not call.is_repeatable:
@@ -310,8 +310,8 @@ class _NodeFailed(Exception):
         self.retry_after_s = retry_after_s
 
 
-def _is_secured(at: str) -> bool:
-    return urlsplit(at).scheme == "https"
+def _is_secured(url: str) -> bool:
+    return urlsplit(url).scheme == "https"
 
 
 def _target(request: Request) -> str:
@@ -320,19 +320,19 @@ def _target(request: Request) -> str:
     return request.path + (f"?{query}" if query else "")
 
 
-def _endless(at: str, request: Request, received_bytes: int) -> _NodeFailed:
+def _endless(url: str, request: Request, received_bytes: int) -> _NodeFailed:
     error = RegistryAnswerInvalid(
         "the answer is too large or takes too long",
         asked=str(request),
-        registry=at,
+        registry=url,
         received_bytes=received_bytes,
     )
     return _NodeFailed(error, was_sent=True)
 
 
-def _proxy(at: str) -> str | None:
+def _proxy(url: str) -> str | None:
     """The environment's proxy, for TLS only: others could read the secret."""
-    parts = urlsplit(at)
+    parts = urlsplit(url)
     if parts.scheme != "https" or urllib.request.proxy_bypass(parts.hostname or ""):
         return None
     return urllib.request.getproxies().get("https")

@@ -57,14 +57,14 @@ def error_of(answer: Answer) -> RegistryError | RegistryAnswerInvalid:
     where a proxy answers in the registry's place.
     """
     try:
-        found = json_of(answer)
+        body = json_of(answer)
     except RegistryAnswerInvalid:
-        found = None
+        body = None
     if not 400 <= answer.status < 600:
         return _invalid("the answer is neither success nor error", answer)
     code, words = answer.status, ""
-    if isinstance(found, dict):
-        said, message = found.get("error_code"), found.get("message")
+    if isinstance(body, dict):
+        said, message = body.get("error_code"), body.get("message")
         code = said if type(said) is int and said >= 400 else answer.status
         words = message if isinstance(message, str) else ""
     if words:
@@ -100,11 +100,11 @@ def text(value: Any, where: str) -> str:
     return value
 
 
-def listed(value: Any, where: str, each: Callable[[Any, str], T]) -> tuple[T, ...]:
-    """A list, each of its items read by `each`."""
+def listed(value: Any, where: str, read: Callable[[Any, str], T]) -> tuple[T, ...]:
+    """A list, each of its items read by `read`."""
     if not isinstance(value, list):
         _refuse(value, where, "a list")
-    return tuple(each(item, f"{where}[{at}]") for at, item in enumerate(value))
+    return tuple(read(item, f"{where}[{index}]") for index, item in enumerate(value))
 
 
 def field(value: Any, name: str, where: str = "") -> Any:
@@ -132,18 +132,18 @@ def schema_id(value: Any, where: str = "") -> SchemaId:
 
     Confluent's ids begin with 1, but IMPORT accepts 0 (`checkRegisterMode` compares with `>= 0`).
     """
-    found = number(field(value, "id", where), f"{where} id".strip())
-    if not 0 <= found <= ID_MAX:
-        _refuse(found, f"{where} id".strip(), f"a number from 0 to {ID_MAX}")
-    return SchemaId(found)
+    id_number = number(field(value, "id", where), f"{where} id".strip())
+    if not 0 <= id_number <= ID_MAX:
+        _refuse(id_number, f"{where} id".strip(), f"a number from 0 to {ID_MAX}")
+    return SchemaId(id_number)
 
 
 def schema(value: Any, where: str = "") -> Schema:
     """The content in an object: `schema`, and what belongs to it."""
     kind = value.get("schemaType") if isinstance(value, dict) else None
-    found = field(value, "schema", where)
+    schema_text = field(value, "schema", where)
     return Schema(
-        text(found, f"{where} schema".strip()),
+        text(schema_text, f"{where} schema".strip()),
         AVRO if kind is None else text(kind, f"{where} schemaType".strip()),
         listed(value.get("references") or [], f"{where} references".strip(), _reference),
         _kept(value, "metadata"),
@@ -187,20 +187,20 @@ def version(value: Any, where: str) -> SchemaVersion:
 
 def compatibility(value: Any, name: str) -> Compatibility:
     """A compatibility, from the field of this name."""
-    found = text(field(value, name), name)
+    level_name = text(field(value, name), name)
     try:
-        return Compatibility(found)
+        return Compatibility(level_name)
     except ValueError:
-        _refuse(found, name, "a compatibility that we know")
+        _refuse(level_name, name, "a compatibility that we know")
 
 
 def mode(value: Any) -> Mode:
     """A mode."""
-    found = text(field(value, "mode"), "mode")
+    mode_name = text(field(value, "mode"), "mode")
     try:
-        return Mode(found)
+        return Mode(mode_name)
     except ValueError:
-        _refuse(found, "mode", "a mode that we know")
+        _refuse(mode_name, "mode", "a mode that we know")
 
 
 def _reference(value: Any, where: str) -> SchemaReference:
@@ -213,8 +213,8 @@ def _reference(value: Any, where: str) -> SchemaReference:
 
 def _kept(value: dict[str, Any], name: str) -> str:
     """JSON that is carried unread, the same text for the same content."""
-    found = value.get(name)
-    return "" if found is None else json.dumps(found, sort_keys=True, ensure_ascii=False)
+    member = value.get(name)
+    return "" if member is None else json.dumps(member, sort_keys=True, ensure_ascii=False)
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -230,5 +230,5 @@ def _shown(answer: Answer) -> str:
 
 
 def _refuse(value: Any, where: str, wanted: str) -> NoReturn:
-    found = repr(value)[:SHOWN_CHARS_MAX]
-    raise RegistryAnswerInvalid(f"{where} should be {wanted}", found=found)
+    value_text = repr(value)[:SHOWN_CHARS_MAX]
+    raise RegistryAnswerInvalid(f"{where} should be {wanted}", found=value_text)

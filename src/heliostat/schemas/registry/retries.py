@@ -56,8 +56,8 @@ def retry_after_s(value: str | None, now_ms: int) -> float | None:
     if text.isascii() and text.isdigit():
         return float(text[:9])  # longer ones are years, too
     try:
-        at = parsedate_to_datetime(text)
-        at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-        return max(0.0, at.timestamp() - now_ms / 1000)
+        moment = parsedate_to_datetime(text)
+        moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        return max(0.0, moment.timestamp() - now_ms / 1000)
     except (ValueError, OverflowError):
         return None
