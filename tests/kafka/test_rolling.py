@@ -19,6 +19,7 @@ from kafka import KafkaProducer
 from support.cleaning import read_committed
 from support.clusters import ClusterPair, create_topic, fresh_name
 from support.command import Answer, heliostat, said
+from support.deadline import deadline
 from support.links import RunningLink, ends, wait_for
 from support.merged import PARTITIONS, SiteProducer, assert_merged, is_level, written
 from support.moving_groups import Logs, MovingGroup, logs_of
@@ -30,6 +31,8 @@ from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.state.link_state import LinkState
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
+CLOSED_WITHIN_S, TURN_WITHIN_S, MOVE_WITHIN_S = 30.0, 240.0, 360.0
+"""They take 5, 20 and 40 s; kafka-python's clients have no limit of their own in places."""
 
 
 def config_of(path: Path, sites: dict[str, str], links: list[dict[str, Any]]) -> Path:
@@ -52,7 +55,7 @@ def start_late(bootstrap: str, topic: str) -> None:
     producer = KafkaProducer(bootstrap_servers=bootstrap)
     for _ in range(5):
         producer.send(topic, value=b"gone", partition=last)
-    producer.close()
+    producer.close(CLOSED_WITHIN_S)
     with ClusterAdmin(bootstrap.split(",")) as admin:
         admin.delete_records({TopicPartition(TopicName(topic), last): Offset(5)})
 
@@ -67,7 +70,7 @@ def break_off(bootstrap: str, topic: str) -> None:
             producer.send(topic, value=b"aborted", partition=number % PARTITIONS)
         producer.flush()
         producer.abort_transaction()
-    producer.close()
+    producer.close(CLOSED_WITHIN_S)
 
 
 def assert_groups_go_on(
@@ -165,7 +168,7 @@ def assert_moves(
     assert problem["code"] == "open_transactions", answer.said
     assert f"({topic}-last) is open since" in problem["text"]
     last.commit_transaction()
-    last.close()
+    last.close(CLOSED_WITHIN_S)
     answer = heliostat(config, *wait)
     assert answer.returncode == 0, answer.said
     for row in answer.json["partitions"]:
@@ -233,7 +236,7 @@ def test_a_running_mirror_is_merged_and_its_producers_move(
 
     with ExitStack() as writing:
         writing.enter_context(producers[0].at_work())
-        with RunningLink(mirror):
+        with deadline("a mirror that is turned", TURN_WITHIN_S), RunningLink(mirror):
             wait_for("the mirror", lambda: more_than([0] * PARTITIONS))
             break_off(sites["summit"], topic)
             assert_one_stops_all(turned, words[:-2], topic)
@@ -254,7 +257,7 @@ def test_a_running_mirror_is_merged_and_its_producers_move(
         back = link_back(topic, tmp_path / "cuts.json", cuts)
         both = config_of(tmp_path / "both.yaml", sites, [merged, back])
         end = *words[:4], "--finish", *words[4:], "--still-s", "1", "--watch-s", "0"
-        with RunningLink(both):
+        with deadline("producers and groups that move", MOVE_WITHIN_S), RunningLink(both):
             writing.enter_context(producers[1].at_work())
             assert_sent_back(heliostat(both, *end, "--producers-wait", "0"), topic)
             more = [number + 200 for number in cuts[topic].values()]
@@ -266,6 +269,7 @@ def test_a_running_mirror_is_merged_and_its_producers_move(
             assert_proven(both, sites, topic, producers)
             assert_groups_go_on(both, logs_of(sites, topic), groups, cuts[topic])
             assert_finished(both, topic, *end)
-        assert_no_link_copies(both, sites, topic, producers)
+        with deadline("links that begin again", TURN_WITHIN_S):
+            assert_no_link_copies(both, sites, topic, producers)
     for each in producers:
         each.close()

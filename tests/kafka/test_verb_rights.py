@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from heliostat.clusters.acl import AclRule, Operation, PatternKind, ResourceKind
 from heliostat.clusters.admin import ClusterAdmin, CommittedOffset
 from heliostat.config import ConfigFile, LinkConfig, read_config_file
 from heliostat.errors import BrokerError
-from heliostat.handover.desk import SwitchOptions
+from heliostat.handover.desk import SwitchOptions, Weight
 from heliostat.handover.drill import DrillWish
 from heliostat.handover.drill_report import Verdict
 from heliostat.handover.run import Run, RunState, StepState
@@ -40,6 +41,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.long]
 LINK, APP, READERS = "link", "app", "readers"
 LISTENER, MECHANISM = Listener.SASL_SSL, Mechanism.SCRAM_SHA_256
 FAST = SwitchOptions(still_s=1.0, watch_s=0.5)
+PATIENT = SwitchOptions(still_s=5.0, watch_s=0.5)
 OWN = "heliostat.drill-"
 BEYOND = 1_000_000
 """An offset that the group of the old source has, and that never was."""
@@ -178,6 +180,8 @@ class Scene:
             return plan.is_possible
 
         wait_for("it can be switched", is_possible, 60.0)
+        if finishes:
+            self.finish_past_the_fence()
         late: list[str] = []
 
         def told(run: Run) -> None:
@@ -189,6 +193,27 @@ class Scene:
         assert run.state is RunState.DONE, run
         assert run.step("watch").facts.get("written", []) == late, run.step("watch")
         assert run.step("fence").facts["by_rules"], run.step("fence")
+
+    def finish_past_the_fence(self) -> None:
+        """Finish while a super user writes on: it is foretold, named, and sends the run back."""
+        wish = SwitchWish(options=PATIENT, by="test", finishes=True)
+        config, link = self.file.config, self.link
+        plan = plan_switch(config, link, wish)
+        [not_fenced] = [each for each in plan.problems if each.code == "not_fenced"]
+        assert not_fenced.weight is Weight.TOLD
+        assert "no rule holds for super users" in not_fenced.text
+        write = partial(write_values, self.source.bootstrap, self.tailed, [b"past the fence"])
+        past = threading.Timer(0.3, write)
+
+        def told(run: Run) -> None:
+            if run.step("still").state is StepState.RUNNING and past.ident is None:
+                past.start()
+
+        run = switch(config, link, wish, told)
+        past.join(30)
+        assert run.state is RunState.WENT_BACK, run
+        assert run.step("fence").facts["by_rules"]
+        assert f"{self.tailed}-0: 1 records came" in run.step("still").text, run.step("still")
 
     def miss_right(self) -> None:
         """Take the right away with which a run is kept, until a dry run names it."""
@@ -311,7 +336,8 @@ def test_a_rolling_switch_is_finished_by_rules_with_the_rights_that_are_printed(
     """Given applications at both sites of a merged topic / when the rolling switch is finished /
 
     then rules keep the one at the source out, never the link back, which rests by then; all is at
-    the target, and the links were refused nothing.
+    the target, and the links were refused nothing. A super user, whom no rule keeps out, is named
+    before, and sends the run back where it writes on.
     """
     scene = a_scene(start_cluster, tmp_path, naming="merge")
     with RunningLink(scene.path) as running:

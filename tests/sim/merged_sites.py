@@ -121,6 +121,7 @@ class Sites:
             for _, record in mine.logs[at].committed()
             if (record.value or b"").startswith(mine.name.encode())
             and record.value not in there.seen[at].values()
+            and record.value not in link.left_out
         ]
 
     def look(self) -> None:

@@ -273,6 +273,8 @@ class Link(Rounds):
         """Source offset at which it begins."""
         self.jump: Break | None = None
         """Where it goes on by a decision; durable, as a row of the ledger."""
+        self.left_out: set[bytes] = set()
+        """Records that somebody decided to leave out."""
         self.led_by = [log.leader_epoch for log in target.logs]
         """Leader epochs of the target, known before its end was read."""
         self.take_id()

@@ -20,6 +20,7 @@ from sim.test_merge_simulation import run
 from sim.test_rolling_simulation import MirrorOf, mirrored
 
 from heliostat.config import Config
+from heliostat.errors import Refused
 from heliostat.names import (
     BrokerId,
     ClusterId,
@@ -32,6 +33,7 @@ from heliostat.names import (
     TopicPartition,
 )
 from heliostat.operate import turning
+from heliostat.records.copier.lane import NO_IDS, SchemaIds
 from heliostat.state.link_state import Starts, Stored
 from heliostat.state.merged_notes import OwnNotes
 from heliostat.topics.values import MirrorRecord
@@ -102,6 +104,9 @@ class Desk:
                 starts=dict(self.rows.starts),
             )
         )
+
+    def announced_schema_ids(self) -> SchemaIds:
+        return NO_IDS
 
     def put_starts(self, starts: Mapping[TopicName, Starts]) -> None:
         self.put("starts", lambda: self.rows.starts.update(starts))
@@ -246,6 +251,17 @@ def test_a_turn_that_dies_anywhere_finishes_when_it_is_called_again(
             assert desk.turn().cuts == cuts
         else:
             raise AssertionError("it has not finished")
+
+
+def test_one_whose_schema_ids_would_mean_nothing_stays_a_mirror(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    desk = desk_of(Sites(37_400_000, "AB"), monkeypatch)
+    monkeypatch.setattr(turning, "why_other_ids", lambda *_: {T: "no version of t-value"})
+    with pytest.raises(Refused, match="t can't become a merged topic in place: no version") as told:
+        desk.turn()
+    assert "schemas.strategy" in told.value.hint
+    assert desk.written == []
 
 
 def turned(desk: Desk, dies_at: list[int], *, after_effect: bool) -> Iterator[int]:

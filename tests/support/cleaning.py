@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from kafka.protocol.admin import IncrementalAlterConfigsRequest
 from kafka.structs import TopicPartition
-from support.consumers import open_consumer
+from support.consumers import open_consumer, place_of
 
 from heliostat.clusters.admin.caller import Caller
 
@@ -60,8 +60,8 @@ def read_committed(bootstrap: str, topic: str, partition: int = 0) -> list[Seen]
         end = consumer.end_offsets([one])[one]
         seen: list[Seen] = []
         deadline_s = time.monotonic() + CLEANED_WITHIN_S
-        while consumer.position(one) < end:
-            assert time.monotonic() < deadline_s, f"{topic} not read: {consumer.position(one)}"
+        while (at := place_of(consumer, one)) < end:
+            assert time.monotonic() < deadline_s, f"{one}: read up to {at} of {end}"
             for rows in consumer.poll(timeout_ms=500).values():
                 seen += [(r.offset, r.timestamp, r.key, r.value, list(r.headers)) for r in rows]
         return seen

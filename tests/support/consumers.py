@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from kafka import KafkaConsumer
+from kafka.structs import TopicPartition
 
 ANSWER_MS = 10_000
+PLACE_WITHIN_MS = 60_000
 
 
 def open_consumer(bootstrap: str, **settings: Any) -> KafkaConsumer:
@@ -18,3 +20,10 @@ def open_consumer(bootstrap: str, **settings: Any) -> KafkaConsumer:
     return KafkaConsumer(
         bootstrap_servers=bootstrap.split(","), **{"request_timeout_ms": ANSWER_MS, **settings}
     )
+
+
+def place_of(consumer: KafkaConsumer, partition: TopicPartition) -> int:
+    """Return where a consumer stands; kafka-python would ask the group's coordinator for ever."""
+    found = consumer.position(partition, timeout_ms=PLACE_WITHIN_MS)
+    assert found is not None, f"{partition}: no position within {PLACE_WITHIN_MS / 1000:g} s"
+    return int(found)

@@ -13,6 +13,7 @@ import yaml
 from kafka import KafkaProducer
 from support.cleaning import read_committed
 from support.clusters import fresh_name
+from support.deadline import join
 from support.links import ends
 
 from heliostat.clusters.admin import ClusterAdmin
@@ -23,6 +24,8 @@ from heliostat.operate.translators import open_translator
 
 PARTITIONS = 2
 PAUSE_S = 0.004
+WRITTEN_WITHIN_S = 120.0
+"""A broker that is killed is away for less; kafka-python itself would wait for ever."""
 
 
 class SiteProducer:
@@ -34,7 +37,8 @@ class SiteProducer:
         self._end = threading.Event()
         self._ends, self.last = 0, b""
         self.written = [0] * PARTITIONS
-        self._thread = threading.Thread(target=self._run)
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name=f"producer of {site}", daemon=True)
 
     def write(self, count: int) -> None:
         for _ in range(count):
@@ -43,7 +47,7 @@ class SiteProducer:
                 key = b"k%d" % (self.written[partition] % self._keys) if self._keys else None
                 self._producer.send(self._topic, value=value, partition=partition, key=key)
                 self.written[partition] += 1
-        self._producer.flush()
+        self._producer.flush(WRITTEN_WITHIN_S)
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -54,12 +58,18 @@ class SiteProducer:
             self.rest()
 
     def rest(self) -> None:
+        """Write no more; fail if what was sent is not acknowledged, or was refused."""
         self._end.set()
-        self._thread.join()
+        join(self._thread, f"the producer at {self._site} rests", 2 * WRITTEN_WITHIN_S)
+        if self._failure is not None:
+            raise self._failure
 
     def _run(self) -> None:
-        while not self._end.wait(PAUSE_S):
-            self.write(1)
+        try:
+            while not self._end.wait(PAUSE_S):
+                self.write(1)
+        except Exception as failure:  # noqa: BLE001  # `rest` raises it
+            self._failure = failure
 
     def end(self) -> None:
         """Write each partition's last record, under a key of its own."""
@@ -67,10 +77,10 @@ class SiteProducer:
         self._ends += 1
         for partition in range(PARTITIONS):
             self._producer.send(self._topic, value=self.last, partition=partition, key=name)
-        self._producer.flush()
+        self._producer.flush(WRITTEN_WITHIN_S)
 
     def close(self) -> None:
-        self._producer.close()
+        self._producer.close(WRITTEN_WITHIN_S)
 
 
 def config_of(folder: Path, sites: Mapping[str, str], topic: str, **defaults: Any) -> Path:

@@ -140,7 +140,7 @@ def merge_problems(config: Config) -> Iterator[str]:
             "pipelines": (bool(link.pipelines), "only whole batches are merged"),
             "schemas.strategy": (
                 link.schemas.strategy not in {"off", "rewrite"},
-                "both sites register for a topic: rewrite, or off with one registry for both",
+                "both sites register: rewrite, after preserve as well, or off with one registry",
             ),
             "schemas.compatibility": (
                 link.schemas.compatibility != "none",

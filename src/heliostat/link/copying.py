@@ -237,14 +237,14 @@ class Copying:
         # Only here: its HTTP client takes a quarter of a second to load, and most links need none.
         from heliostat.link.avro_part import AvroPart
         from heliostat.link.schema_part import SchemaPart
-        from heliostat.link.schema_rules import TopicLooks
+        from heliostat.link.schema_rules import TopicLooks, copied_names
 
         put_ids, runner = context.state.put_schema_ids, self._resources.runner
         return SchemaPart(
             context.link,
             source,
             target,
-            mirrors=lambda: {name: each.target for name, each in list(known.mirrors.items())},
+            mirrors=lambda: copied_names(context.link, known.mirrors),
             topics=TopicLooks(lambda: known.source_topics, partial(_existing, self._source)),
             announce=lambda names, ids: context.owner.run(partial(put_ids, names, ids)),
             clock=context.clock,

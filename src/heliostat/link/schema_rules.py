@@ -20,6 +20,7 @@ from heliostat.schemas import (
 from heliostat.schemas.mirroring import RulesOf
 from heliostat.schemas.naming import named_after
 from heliostat.schemas.registry.values import DEFAULT_CONTEXT, Context, Subject, split_subject
+from heliostat.topics.values import MirrorRecord
 
 KEY = "key"
 """What `TopicNameStrategy` puts behind a topic and a hyphen for keys; all else concerns values."""
@@ -34,6 +35,21 @@ class TopicLooks(NamedTuple):
     """All, as last observed; None: they were not yet."""
     among: TopicsAmong
     """Asks the source: some may have appeared since."""
+
+
+def copied_names(
+    link: LinkConfig, mirrors: Mapping[TopicName, MirrorRecord]
+) -> dict[TopicName, TopicName]:
+    """Return target topics by source topic, of those that the link copies as it is configured.
+
+    A mirror that is to be merged in place is not copied until then. What its records have by the
+    strategy before must still be seen at the target's registry (`operate.turned_schemas`).
+    """
+    return {
+        name: each.target
+        for name, each in list(mirrors.items())
+        if each.is_merged == link.topics.merges
+    }
 
 
 def no_newer(_: frozenset[TopicName]) -> Iterable[TopicName]:

@@ -51,7 +51,7 @@ def opening_of(
     """
     return {
         Part.RIGHTS: lambda: _rights(config, link, topics, dry_run=dry_run),
-        Part.REGISTRY: lambda: _registry(config, link, target, stored, topics, dry_run=dry_run),
+        Part.REGISTRY: lambda: open_registry(config, link, target, stored, topics, dry_run=dry_run),
     }
 
 
@@ -109,7 +109,7 @@ def _rights(
     return Opened(Part.RIGHTS, f"{text}; {refused}", code_of(error), error.hint)
 
 
-def _registry(
+def open_registry(
     config: Config,
     link: LinkConfig,
     target: ClusterAdmin,
@@ -120,12 +120,13 @@ def _registry(
 ) -> Opened:
     """Let producers register in the subjects of these topics.
 
-    While the link keeps other mirrors, subjects that are not named after these topics stay closed:
+    Those of merged topics are closed where they were mirrors with another strategy before. While
+    the link keeps other mirrors, subjects that are not named after these topics stay closed:
     what is open gets no new version of the source's, and records of the others would wait for it.
     """
     if link.schemas.strategy == "off":
         return Opened(Part.REGISTRY, f"{NOT_CONFIGURED} (schemas.strategy)")
-    if link.schemas.strategy == "rewrite":
+    if link.schemas.strategy == "rewrite" and not link.topics.merges:
         return Opened(Part.REGISTRY, "the link closes no subject (rewrite)")
     # Their HTTP client takes long to load.
     from heliostat.operate.schemas import registries_of

@@ -134,7 +134,7 @@ def _changed(config: Config, link_name: str | None, *, opens: bool, dry_run: boo
             f"link {link.name} mirrors no schemas", hint="name a link that has schemas.strategy"
         )
     modes = LinkModes(LinkName(link.name), opens, dry_run, OpeningPlan())
-    if link.schemas.strategy == "rewrite":
+    if link.schemas.strategy == "rewrite" and not (opens and link.topics.merges):
         return replace(modes, plan=OpeningPlan(notes=(_NOTHING_CLOSED["rewrite"],)))
     mirrors, topics = _at_target(config, link, is_opened=opens)
     with registries_of(config, link) as (source, target):

@@ -28,7 +28,9 @@ from heliostat.offsets.marks import Marks
 from heliostat.offsets.offset_map import MapReader
 from heliostat.offsets.store import read_maps
 from heliostat.operate.giving_way import ask_to_give_way
+from heliostat.operate.opening import open_registry
 from heliostat.operate.promotion import promotable
+from heliostat.operate.turned_schemas import why_other_ids
 from heliostat.operate.wish_desk import WishDesk, wish_desk
 from heliostat.records.copier.lane import PartitionSpec
 from heliostat.records.copier.network import LogRange
@@ -41,6 +43,11 @@ from heliostat.topics.values import MirrorRecord
 CLIENT_ID = "heliostat-turn"
 OWN_LASTS_S = 30.0
 WHY = "its mirrors become merged topics"
+OTHERWISE_HINT = "leave it out with --topics, or switch it as planned, with a stop"
+STRATEGY_HINT = (
+    "take schemas.strategy rewrite where it was preserve or rewrite, and off where it was off, "
+    f"with one registry for both; else {OTHERWISE_HINT}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,9 @@ class Turned:
         Mirrors that can't be turned, and why; while there is one none would be.
     is_tried
         Whether nothing was changed: cuts are where they would be now.
+    schemas
+        What was opened at the target's registry for its producers, or would be; empty: nothing is
+        mirrored there.
     """
 
     link: LinkName
@@ -64,6 +74,7 @@ class Turned:
     topics: tuple[TopicName, ...] = ()
     refused: Mapping[TopicName, str] = field(default_factory=dict)
     is_tried: bool = False
+    schemas: str = ""
 
     def text(self) -> str:
         """Return a line about it."""
@@ -71,9 +82,13 @@ class Turned:
             number = len(self.refused)
             return f"{number:,} mirrors can't be merged in place, so none would be"
         if not self.topics:
-            return "no mirror is left to be merged"
+            return f"no mirror is left to be merged{self._of_schemas()}"
         what = f"{len(self.topics):,} mirrors ({self.partitions:,} partitions)"
-        return f"{what} {'would become' if self.is_tried else 'are'} merged topics"
+        become = "would become" if self.is_tried else "are"
+        return f"{what} {become} merged topics{self._of_schemas()}"
+
+    def _of_schemas(self) -> str:
+        return self.schemas and f"; registry: {self.schemas}"
 
     @property
     def partitions(self) -> int:
@@ -100,6 +115,7 @@ class Turned:
             "topics": list(self.topics),
             "partitions": self.partitions,
             "refused": dict(self.refused),
+            "schemas": self.schemas,
             "cuts": cuts,
         }
 
@@ -145,6 +161,7 @@ def turn_in_place(
                 tuple(judged.notes),
                 {name: error.text for name, error in judged.refused.items()},
                 is_tried=True,
+                schemas=_opened(config, link, desk, state, judged.names, dry_run=True),
             )
         with claimed(link, state) as ownership:
             judged = _judge(config, link, desk, state, topics)
@@ -153,7 +170,28 @@ def turn_in_place(
             ownership.hold(OWN_LASTS_S)
             starts = _write(link, desk, state, judged.stored, judged.notes)
             cuts = judged.cuts({name: row.cuts for name, row in starts.items()})
-            return Turned(LinkName(link.name), cuts, tuple(starts))
+        opened = _opened(config, link, desk, state, judged.names, dry_run=False)
+        return Turned(LinkName(link.name), cuts, tuple(starts), schemas=opened)
+
+
+def _opened(
+    config: Config,
+    link: LinkConfig,
+    desk: WishDesk,
+    state: LinkState,
+    names: Collection[TopicName],
+    *,
+    dry_run: bool,
+) -> str:
+    """Open subjects that the mirror had closed, for the target's producers; return what was.
+
+    Done again it opens what is left; a registry that fails is told by the error, and the topics
+    are merged all the same.
+    """
+    if link.schemas.strategy == "off":
+        return ""
+    with closing(ClusterAdmin(desk.target, CLIENT_ID)) as admin:
+        return open_registry(config, link, admin, state.read, names, dry_run=dry_run).text
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +229,8 @@ def _judge(
         raise Refused(f"{', '.join(left)}: given away already")
     new = [name for name in names if not stored.mirrors[name].is_merged]
     refused = _compacted(config, link, new)
+    for name, why in why_other_ids(config, link, new, state.announced_schema_ids()).items():
+        refused.setdefault(name, _refused(name, why, STRATEGY_HINT))
     looked = _Look(link, desk, state, stored)
     notes: dict[TopicName, OwnNotes] = {}
     for name in new:
@@ -221,11 +261,8 @@ def _compacted(
     return refused
 
 
-def _refused(name: object, why: str) -> Refused:
-    return Refused(
-        f"{name} can't become a merged topic in place: {why}",
-        hint="leave it out with --topics, or switch it as planned, with a stop",
-    )
+def _refused(name: object, why: str, hint: str = OTHERWISE_HINT) -> Refused:
+    return Refused(f"{name} can't become a merged topic in place: {why}", hint=hint)
 
 
 class _Look:

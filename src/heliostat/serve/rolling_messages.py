@@ -57,6 +57,9 @@ class TurnOutcome(BaseModel):
     """Of these."""
     refused: dict[str, str]
     """Mirrors that can't be merged in place, and why; a dry run only."""
+    schemas: str
+    """What was opened at the target's registry for its producers, or would be; empty: nothing is
+    mirrored there."""
     cuts: dict[str, dict[str, int]]
     """By topic and partition: below it all is the mirror's. The `topics.start` of the link back."""
 

@@ -40,10 +40,14 @@ from heliostat.names import LinkName, Offset, PartitionId, ProducerId, TopicId, 
 from heliostat.offsets.marks import MapMarks
 from heliostat.offsets.store import OffsetMaps
 from heliostat.ops.asked import PendingAnswer
-from heliostat.records.copier.lane import Announcement, SchemaFrames, SchemaIds
+from heliostat.records.copier.lane import NO_IDS, Announcement, SchemaFrames, SchemaIds
 from heliostat.records.transport.announcements import CONTROL_KEY
 from heliostat.records.transport.plan_rows import encode_announcement
-from heliostat.records.transport.schema_id_rows import SCHEMAS_KEY, encode_schema_ids
+from heliostat.records.transport.schema_id_rows import (
+    SCHEMAS_KEY,
+    encode_schema_ids,
+    schema_ids_in,
+)
 from heliostat.state.merged_notes import NAMES_MAX, unproven_in
 from heliostat.state.owner_record import OWNER_KEY, OwnerRecord
 from heliostat.state.ownership import Owner
@@ -483,6 +487,12 @@ class LinkState:
         From then on they ignore announcements of earlier owners.
         """
         self._control.write(CONTROL_KEY, encode_announcement(self.claim, plan))
+
+    def announced_schema_ids(self) -> SchemaIds:
+        """Return the ids that were announced last, for whatever registries."""
+        rows, _ = self._control.read_sound()
+        row = rows.get(SCHEMAS_KEY)
+        return NO_IDS if row is None else schema_ids_in(row, row["registries"])
 
     def put_schema_ids(self, registries: str, ids: SchemaIds) -> None:
         """Announce to lanes which schema ids can be read at the target."""

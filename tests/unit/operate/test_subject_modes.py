@@ -4,84 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from support.registry_contract import record, referring_to
-from support.registry_double import RegistryDouble, RegistryRefusal
+from support.registry_double import RegistryRefusal
 from support.registry_server import RegistryServer, Reply
+from support.registry_sites import FOO, RegistrySite, registry_site
 
 from heliostat.access import RegistryAccess
 from heliostat.cli.schemas import mode_lines
-from heliostat.config import LinkConfig, SchemasConfig
-from heliostat.link.schema_rules import rules_of
-from heliostat.names import Alias, LinkName, TopicName
+from heliostat.names import LinkName, TopicName
 from heliostat.operate import subject_modes
-from heliostat.operate.subject_modes import LinkModes, change_modes, planned_modes
+from heliostat.operate.subject_modes import LinkModes, planned_modes
 from heliostat.schemas import HttpRegistry
-from heliostat.schemas.mirroring import MirroredSchemas, mirror_schemas
-from heliostat.schemas.opening import OpeningPlan, only_named_after
-from heliostat.schemas.registry.values import Schema, Subject
+from heliostat.schemas.opening import ModeChange, OpeningPlan, only_named_after
+from heliostat.schemas.registry.values import Mode, Subject
 
-FOO, LOCAL = TopicName("foo"), TopicName("local")
+LOCAL = TopicName("local")
 FOO_VALUE, RECORD = "foo-value", "lsst.A"
 
 
-@dataclass
-class Site:
-    """Two registries and a link between them; `foo` is the mirrored topic."""
-
-    source: HttpRegistry
-    target: HttpRegistry
-    here: RegistryDouble
-    there: RegistryDouble
-    schemas: dict[str, Any] = field(default_factory=dict)
-    mirrors: dict[TopicName, TopicName] = field(default_factory=lambda: {FOO: FOO})
-
-    @property
-    def link(self) -> LinkConfig:
-        settings = SchemasConfig(**{"strategy": "preserve", **self.schemas})
-        return LinkConfig(
-            name=LinkName("l"), source=Alias("summit"), target=Alias("usdf"), schemas=settings
-        )
-
-    def register(self, subject: str, schema: Schema | None = None, *, there: bool = False) -> int:
-        """What a producer of either side does."""
-        schema = schema or record()
-        references = [
-            {"name": each.name, "subject": each.subject, "version": each.version}
-            for each in schema.references
-        ]
-        double = self.there if there else self.here
-        body = {"schema": schema.text, "references": references}
-        number: int = double.register(subject, body)["id"]
-        return number
-
-    def mirror(self) -> MirroredSchemas:
-        """A turn of the link."""
-        rules = rules_of(self.link, self.mirrors, self.mirrors)
-        return mirror_schemas(self.source, self.target, rules)
-
-    def plan(self, *, opens: bool) -> OpeningPlan:
-        topics = {*self.mirrors.values(), LOCAL}
-        source = None if opens else self.source
-        return planned_modes(self.link, self.mirrors, topics, self.target, source)
-
-    def change(self, *, opens: bool) -> OpeningPlan:
-        return change_modes(self.plan(opens=opens), self.target)
-
-
 @pytest.fixture
-def site() -> Iterator[Site]:
-    with (
-        RegistryServer() as one,
-        RegistryServer() as other,
-        HttpRegistry(RegistryAccess((one.url,))) as source,
-        HttpRegistry(RegistryAccess((other.url,))) as target,
-    ):
-        yield Site(source, target, one.double, other.double)
+def site() -> Iterator[RegistrySite]:
+    with registry_site() as site:
+        yield site
 
 
 def scopes(plan: OpeningPlan) -> list[str]:
@@ -89,7 +37,7 @@ def scopes(plan: OpeningPlan) -> list[str]:
 
 
 def test_producers_of_the_target_register_after_opening_and_the_link_closes_nothing(
-    site: Site,
+    site: RegistrySite,
 ) -> None:
     """Given a mirrored subject / when it is opened / then it takes versions of the target.
 
@@ -117,7 +65,7 @@ def test_producers_of_the_target_register_after_opening_and_the_link_closes_noth
         site.register(FOO_VALUE, there=True)
 
 
-def test_closing_tells_what_the_source_does_not_have(site: Site) -> None:
+def test_closing_tells_what_the_source_does_not_have(site: RegistrySite) -> None:
     site.register(FOO_VALUE)
     site.mirror()
     site.change(opens=True)
@@ -131,13 +79,13 @@ def test_closing_tells_what_the_source_does_not_have(site: Site) -> None:
     assert "version_taken" in why
 
 
-def test_there_and_back_again(site: Site) -> None:
+def test_there_and_back_again(site: RegistrySite) -> None:
     """Given a failover / when a link back has brought its schemas / then the first one goes on."""
     site.register(FOO_VALUE)
     site.mirror()
     site.change(opens=True)
     second = site.register(FOO_VALUE, there=True)
-    back = Site(site.target, site.source, site.there, site.here)
+    back = RegistrySite(site.target, site.source, site.there, site.here)
     assert set(back.mirror().ids) == {1, second}
     assert scopes(back.change(opens=True)) == [FOO_VALUE]
     plan = site.change(opens=False)
@@ -146,7 +94,9 @@ def test_there_and_back_again(site: Site) -> None:
     assert set(site.mirror().ids) == {1, second, third}
 
 
-def test_only_what_the_link_has_closed_is_opened_without_asking_the_source(site: Site) -> None:
+def test_only_what_the_link_has_closed_is_opened_without_asking_the_source(
+    site: RegistrySite,
+) -> None:
     """Given subjects of the link, what they refer to, and others / then those of the link open."""
     inner = record()
     site.register("inner.B", inner)
@@ -162,7 +112,7 @@ def test_only_what_the_link_has_closed_is_opened_without_asking_the_source(site:
     assert site.there.mode("local-value", inherited=True) == "IMPORT"
 
 
-def test_subjects_of_renamed_topics_are_opened_under_both_names(site: Site) -> None:
+def test_subjects_of_renamed_topics_are_opened_under_both_names(site: RegistrySite) -> None:
     site.mirrors = {FOO: TopicName("summit.foo")}
     site.register(FOO_VALUE)
     site.mirror()
@@ -170,7 +120,7 @@ def test_subjects_of_renamed_topics_are_opened_under_both_names(site: Site) -> N
     assert scopes(site.change(opens=False)) == [FOO_VALUE, "summit.foo-value"]
 
 
-def test_a_context_is_opened_as_a_whole(site: Site) -> None:
+def test_a_context_is_opened_as_a_whole(site: RegistrySite) -> None:
     site.schemas["strategy"] = "isolate"
     first = site.register(FOO_VALUE)
     site.mirror()
@@ -182,7 +132,7 @@ def test_a_context_is_opened_as_a_whole(site: Site) -> None:
     assert len(site.mirror().ids) == 2
 
 
-def test_what_nobody_has_mirrored_is_not_closed(site: Site) -> None:
+def test_what_nobody_has_mirrored_is_not_closed(site: RegistrySite) -> None:
     site.register(FOO_VALUE)
     site.mirror()
     site.register("own.C", there=True)
@@ -192,7 +142,7 @@ def test_what_nobody_has_mirrored_is_not_closed(site: Site) -> None:
 
 @pytest.mark.parametrize(("scope", "shown"), [(None, "the registry"), (FOO_VALUE, FOO_VALUE)])
 def test_a_mode_that_somebody_has_set_stays_and_is_told(
-    site: Site, scope: str | None, shown: str
+    site: RegistrySite, scope: str | None, shown: str
 ) -> None:
     site.there.set_mode(None, "IMPORT", force=True)
     site.register(FOO_VALUE)
@@ -206,7 +156,7 @@ def test_a_mode_that_somebody_has_set_stays_and_is_told(
     assert found.to_json()["kept"][0]["mode"] == "READONLY"
 
 
-def test_modes_that_the_registry_refuses_to_change_are_told(site: Site) -> None:
+def test_modes_that_the_registry_refuses_to_change_are_told(site: RegistrySite) -> None:
     site.register(FOO_VALUE)
     site.mirror()
     site.there._modes_change = False
@@ -216,7 +166,7 @@ def test_modes_that_the_registry_refuses_to_change_are_told(site: Site) -> None:
     assert "mode.mutability" in line
 
 
-def test_a_dry_run_is_done_only_if_nothing_would_change(site: Site) -> None:
+def test_a_dry_run_is_done_only_if_nothing_would_change(site: RegistrySite) -> None:
     site.register(FOO_VALUE)
     site.mirror()
     found = LinkModes(LinkName("l"), True, True, site.plan(opens=True))
@@ -228,7 +178,7 @@ def test_a_dry_run_is_done_only_if_nothing_would_change(site: Site) -> None:
     assert LinkModes(LinkName("l"), True, True, OpeningPlan()).is_done
 
 
-def test_a_registry_without_modes_has_nothing_closed(site: Site) -> None:
+def test_a_registry_without_modes_has_nothing_closed(site: RegistrySite) -> None:
     with RegistryServer() as plain, HttpRegistry(RegistryAccess((plain.url,))) as registry:
         plain.troubles.append(
             lambda asked: Reply(404, b"{}") if asked.target.startswith("/mode") else None
@@ -237,7 +187,7 @@ def test_a_registry_without_modes_has_nothing_closed(site: Site) -> None:
     assert "has no modes" in note
 
 
-def test_of_a_partial_switch_only_subjects_of_its_topics_are_opened(site: Site) -> None:
+def test_of_a_partial_switch_only_subjects_of_its_topics_are_opened(site: RegistrySite) -> None:
     """Given subjects of a topic, of a renamed one, and of a record / when a part is switched / then
 
     subjects of no topic stay closed, and so does a context.
@@ -283,3 +233,27 @@ def test_what_was_failed_over_already_is_opened_but_not_closed(
     subject_modes.open_subjects(config, "l", dry_run=True)
     subject_modes.close_subjects(config, "l", dry_run=True)
     assert opened == {True: {FOO, LOCAL}, False: {FOO}}
+
+
+def test_of_merged_topics_what_was_closed_before_is_opened_and_nothing_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Given rewrite, by which a link closes nothing / when it merges its topics / then they may
+
+    have been mirrors with preserve before.
+    """
+    link = SimpleNamespace(
+        name="l",
+        topics=SimpleNamespace(merges=False),
+        schemas=SimpleNamespace(strategy="rewrite"),
+    )
+    change = ModeChange(Subject(FOO_VALUE), Mode.IMPORT, Mode.READWRITE)
+    monkeypatch.setattr(subject_modes, "link_of", lambda *_: link)
+    monkeypatch.setattr(subject_modes, "_at_target", lambda *_, **__: ({}, ()))
+    monkeypatch.setattr(subject_modes, "registries_of", lambda *_: nullcontext((None, None)))
+    monkeypatch.setattr(subject_modes, "planned_modes", lambda *_: OpeningPlan((change,)))
+    none: Any = None
+    verbs = subject_modes.open_subjects, subject_modes.close_subjects
+    for link.topics.merges, changes in ((False, (0, 0)), (True, (1, 0))):
+        plans = [verb(none, "l", dry_run=True).plan for verb in verbs]
+        assert tuple(len(each.changes) for each in plans) == changes

@@ -6,9 +6,9 @@ import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kafka.structs import TopicPartition
+from kafka.structs import OffsetAndMetadata, TopicPartition
 from support.cleaning import Seen, read_committed
-from support.consumers import open_consumer
+from support.consumers import PLACE_WITHIN_MS, open_consumer, place_of
 from support.links import wait_for
 from support.merged import PARTITIONS
 
@@ -73,7 +73,7 @@ class MovingGroup:
             consumer.assign(every)
             ends = consumer.end_offsets(every)
             for one in every:
-                begin = consumer.position(one)
+                begin = place_of(consumer, one)
                 left = ends[one] - begin
                 stop = begin + chance.randint(round(least * left), left)
                 number = one.partition
@@ -84,8 +84,12 @@ class MovingGroup:
                     else read_committed(bootstrap, self._topic, number)
                 )
                 self.read[number] |= {row[3] or b"" for row in log if begin <= row[0] < stop}
-                consumer.seek(one, stop)
-            consumer.commit()
+            # Named one by one: by itself kafka-python leaves out what it is just validating.
+            stops = {one: OffsetAndMetadata(self.places[one.partition], "", -1) for one in every}
+            consumer.commit(stops, timeout_ms=PLACE_WITHIN_MS)
+            for one, wanted in stops.items():
+                at = consumer.committed(one, timeout_ms=PLACE_WITHIN_MS)
+                assert at == wanted.offset, f"{self.name} at {self._here}: {one} is at {at}"
         finally:
             consumer.close()
 
@@ -134,5 +138,6 @@ class MovingGroup:
         try:
             wait_for("published offsets", is_done)
         except AssertionError as error:
-            raise AssertionError([row.to_json() for row in found]) from error
+            rows = [row.to_json() for row in found]
+            raise AssertionError(f"{self.name} at {self._here}: {self.places}, {rows}") from error
         return found
