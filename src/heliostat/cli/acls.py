@@ -67,22 +67,22 @@ def acls_command(
     if not adopts and (workers_run_on or {alias, offsets_topic, group} != {None}):
         raise click.UsageError("options about a MirrorMaker 2 need --adopt")
     config = known_config(config_file, link_name)
-    found: dict[str, tuple[ClusterGrants, ...]] = {}
+    by_link: dict[str, tuple[ClusterGrants, ...]] = {}
     for link in links_of(config, link_name):
         peer = peer_of(
             link, alias=alias, topic=offsets_topic, group=group, workers_run_on=workers_run_on
         )
         grants = grants_of_verbs if switches else link_grants
         both = grants(config, link, principal, peer if adopts else None)
-        found[link.name] = (*both, *home_grants(config, principal))
+        by_link[link.name] = (*both, *home_grants(config, principal))
     if as_json:
         answer = [
             {"link": name, "sides": [side.to_json() for side in sides]}
-            for name, sides in found.items()
+            for name, sides in by_link.items()
         ]
         click.echo(json.dumps(answer, indent=2))
         return
-    for name, sides in found.items():
+    for name, sides in by_link.items():
         for side in sides:
             _show(name, side)
 

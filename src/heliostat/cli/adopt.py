@@ -93,17 +93,17 @@ def adopt_command(
         _show(plan, as_json=False)
         return click.confirm("Do it?", err=True)
 
-    found: AdoptionPlan | HandbackPlan
+    outcome: AdoptionPlan | HandbackPlan
     if back:
-        found = (
+        outcome = (
             plan_handback(config, link, peer) if dry_run else hand_back(config, link, peer, agree)
         )
     else:
         tool = None if by_contents else peer
-        found = plan_adoption(config, link, tool) if dry_run else adopt(config, link, tool, agree)
+        outcome = plan_adoption(config, link, tool) if dry_run else adopt(config, link, tool, agree)
     if dry_run or yes or as_json:
-        _show(found, as_json=as_json)
-    refused = isinstance(found, AdoptionPlan) and found.has_refusals
+        _show(outcome, as_json=as_json)
+    refused = isinstance(outcome, AdoptionPlan) and outcome.has_refusals
     context.exit(DIFFERENCE if refused else IN_SYNC)
 
 

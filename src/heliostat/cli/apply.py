@@ -107,14 +107,16 @@ def apply_command(
         click.echo(f"heliostat: link {name}: {why_not}", err=True)
     if failed:
         context.exit(HALTED)
-    context.exit(IN_SYNC if all(each.is_done or each.is_tried for each in answers) else DIFFERENCE)
+    context.exit(
+        IN_SYNC if all(answer.is_done or answer.is_tried for answer in answers) else DIFFERENCE
+    )
 
 
 def _asks(link: str, how: HowToApply) -> Callable[[Sequence[Change]], bool]:
     def agree(changes: Sequence[Change]) -> bool:
-        allowed = [each for each in changes if how.allow_delete or not each.is_deletion]
-        for each in allowed[:SHOWN_MAX]:
-            click.echo(f"  {each.text()}", err=True)
+        allowed = [change for change in changes if how.allow_delete or not change.is_deletion]
+        for change in allowed[:SHOWN_MAX]:
+            click.echo(f"  {change.text()}", err=True)
         if allowed[SHOWN_MAX:]:
             click.echo(f"  and {len(allowed) - SHOWN_MAX} more", err=True)
         return click.confirm(f"link {link}: do these {len(allowed)} changes?", err=True)
@@ -124,7 +126,7 @@ def _asks(link: str, how: HowToApply) -> Callable[[Sequence[Change]], bool]:
 
 def apply_lines(answer: ApplyAnswer) -> list[str]:
     """Return what became of it, for people: what is not done first."""
-    rows = sorted(answer.outcomes, key=lambda each: each.fate is Fate.DONE)
+    rows = sorted(answer.outcomes, key=lambda outcome: outcome.fate is Fate.DONE)
     who = " by the running link" if answer.by_owner and not answer.is_tried else ""
     counts = [
         f"{len(some)} {word}"
@@ -144,9 +146,11 @@ def apply_lines(answer: ApplyAnswer) -> list[str]:
     said = ", ".join(counts) or "nothing to change"
     tried = "; nothing was changed" if answer.is_tried and answer.outcomes else ""
     lines = [f"link {answer.link}: {said}{tried}"]
-    for each in rows[:SHOWN_MAX]:
-        sign = _SIGNS.get(each.fate, each.fate.value)
-        lines.append(f"  {sign}: {each.change.text()}" + (f" ({each.text})" if each.text else ""))
+    for outcome in rows[:SHOWN_MAX]:
+        sign = _SIGNS.get(outcome.fate, outcome.fate.value)
+        lines.append(
+            f"  {sign}: {outcome.change.text()}" + (f" ({outcome.text})" if outcome.text else "")
+        )
     if rows[SHOWN_MAX:]:
         lines.append(f"  and {len(rows) - SHOWN_MAX} more")
     lines += [f"  refused {name}: {why}" for name, why in answer.refused.items()]

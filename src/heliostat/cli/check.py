@@ -84,11 +84,11 @@ def check_command(
 
 def _show(report: CheckReport) -> None:
     subject = ""
-    for each in report.findings:
-        if each.subject != subject:
-            click.echo(each.subject)
-            subject = each.subject
-        click.echo(_line(each))
+    for finding in report.findings:
+        if finding.subject != subject:
+            click.echo(finding.subject)
+            subject = finding.subject
+        click.echo(_line(finding))
     count = len(report.problems)
     problems = "1 problem" if count == 1 else f"{count} problems"
     click.echo(

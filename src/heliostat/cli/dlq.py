@@ -52,18 +52,18 @@ def list_command(
     """
     config = known_config(config_file, link_name)
     wanted = None if topic is None else TopicName(topic)
-    found = {link.name: letters_of(config, link, wanted) for link in links_of(config, link_name)}
+    by_link = {link.name: letters_of(config, link, wanted) for link in links_of(config, link_name)}
     if as_json:
         rows = [
-            {"link": name, "letters": [each.described() for each in letters]}
-            for name, letters in found.items()
+            {"link": name, "letters": [letter.described() for letter in letters]}
+            for name, letters in by_link.items()
         ]
         click.echo(json.dumps(rows, indent=2))
         return
-    for name, letters in found.items():
+    for name, letters in by_link.items():
         click.echo(f"link {name}: {len(letters)} dead letters")
-        for each in letters:
-            click.echo(f"  {_line(each)}")
+        for letter in letters:
+            click.echo(f"  {_line(letter)}")
 
 
 @dlq_group.command("show")
@@ -181,11 +181,11 @@ def _wanted(
     config: Config, link: LinkConfig, topic: str, partition: int | None, offset: int | None
 ) -> list[DeadLetter]:
     number = None if partition is None else PartitionId(partition)
-    found = letters_of(config, link, TopicName(topic), number, offset)
-    if not found:
-        which = "/".join(str(each) for each in (topic, partition, offset) if each is not None)
+    letters = letters_of(config, link, TopicName(topic), number, offset)
+    if not letters:
+        which = "/".join(str(part) for part in (topic, partition, offset) if part is not None)
         raise click.BadParameter(f"link {link.name} has no dead letter of {which}")
-    return found
+    return letters
 
 
 def _show(letter: DeadLetter) -> None:

@@ -37,5 +37,5 @@ def examples_command(name: str | None, folder: Path | None) -> None:
         fresh = copy_examples(folder)
         click.echo(f"{len(fresh)} files copied to {folder}" if fresh else "all are there already")
     else:
-        for each in example_files():
-            click.echo(each)
+        for file_name in example_files():
+            click.echo(file_name)

@@ -43,38 +43,38 @@ def explain_command(link: str, what: tuple[str, ...], config_file: Path, *, as_j
     from heliostat.explaining.values import Kind
     from heliostat.operate.explain import explain_link
 
-    found = explain_link(known_config(config_file, link), link, " ".join(what))
+    explanation = explain_link(known_config(config_file, link), link, " ".join(what))
     if as_json:
-        click.echo(json.dumps(found.to_json(), indent=2))
+        click.echo(json.dumps(explanation.to_json(), indent=2))
     else:
-        for line in explanation_lines(found):
+        for line in explanation_lines(explanation):
             click.echo(line)
-    if found.kind is Kind.UNKNOWN:
+    if explanation.kind is Kind.UNKNOWN:
         sys.exit(HALTED)
-    sys.exit(IN_SYNC if found.kind is Kind.COPIED else DIFFERENCE)
+    sys.exit(IN_SYNC if explanation.kind is Kind.COPIED else DIFFERENCE)
 
 
-def explanation_lines(found: Explanation) -> Iterator[str]:
+def explanation_lines(explanation: Explanation) -> Iterator[str]:
     """Yield an explanation as text."""
-    code = f" [{found.code}]" if found.code else ""
-    yield f"{_sentence(found.answer)}{code}"
-    if found.since_ms is not None:
-        yield f"  Since {time_text(found.since_ms)}."
-    for reason in found.reasons:
+    code = f" [{explanation.code}]" if explanation.code else ""
+    yield f"{_sentence(explanation.answer)}{code}"
+    if explanation.since_ms is not None:
+        yield f"  Since {time_text(explanation.since_ms)}."
+    for reason in explanation.reasons:
         yield f"  {_sentence(reason)}"
-    if found.hint:
-        yield f"  What helps: {found.hint}."
-    for step in found.next_steps:
+    if explanation.hint:
+        yield f"  What helps: {explanation.hint}."
+    for step in explanation.next_steps:
         yield f"→ {_sentence(step.text)}"
         if step.command:
             yield f"    {step.command}"
-    for choice in found.choices:
+    for choice in explanation.choices:
         why_not = f"not possible: {choice.why_not}" if choice.why_not else choice.does
         yield f"  {choice.choice}: {why_not or 'what it would do could not be read'}"
         if choice.command:
             yield f"    {choice.command}"
-    if found.as_of_ms:
-        yield f"(as of {time_text(found.as_of_ms)})"
+    if explanation.as_of_ms:
+        yield f"(as of {time_text(explanation.as_of_ms)})"
 
 
 def _sentence(text: str) -> str:

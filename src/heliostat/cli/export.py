@@ -114,5 +114,5 @@ def export_command(  # noqa: PLR0917 - click passes them by name
         click.echo(json.dumps(answer.to_json(), indent=2))
         return
     for row in answer.partitions:
-        told = "would be read" if dry_run else f"{row.records:,} records were written"
-        click.echo(f"{row.partition} offsets {row.start}..{row.stop}: {told}")
+        words = "would be read" if dry_run else f"{row.records:,} records were written"
+        click.echo(f"{row.partition} offsets {row.start}..{row.stop}: {words}")

@@ -58,43 +58,49 @@ def exposure_command(
     """
     from heliostat.operate.exposure import exposures
 
-    found = exposures(known_config(config_file, link), link, topics)
+    link_exposures = exposures(known_config(config_file, link), link, topics)
     if as_json:
-        click.echo(json.dumps([each.to_json() for each in found], indent=2))
+        click.echo(json.dumps([exposure.to_json() for exposure in link_exposures], indent=2))
     else:
-        for each in found:
-            for line in _lines(each, None if shows_all else ROWS, has_partitions=has_partitions):
+        for exposure in link_exposures:
+            for line in _lines(
+                exposure, None if shows_all else ROWS, has_partitions=has_partitions
+            ):
                 click.echo(line)
-    if not all(each.is_known for each in found):
+    if not all(exposure.is_known for exposure in link_exposures):
         sys.exit(HALTED)
-    sys.exit(IN_SYNC if all(each.is_nothing for each in found) else DIFFERENCE)
+    sys.exit(IN_SYNC if all(exposure.is_nothing for exposure in link_exposures) else DIFFERENCE)
 
 
-def _lines(found: LinkExposure, rows: int | None, *, has_partitions: bool) -> Iterator[str]:
-    yield found.text()
-    yield from (f"  no mirror: {name}: {why}" for name, why in sorted(found.refused.items())[:rows])
+def _lines(exposure: LinkExposure, rows: int | None, *, has_partitions: bool) -> Iterator[str]:
+    yield exposure.text()
+    yield from (
+        f"  no mirror: {name}: {why}" for name, why in sorted(exposure.refused.items())[:rows]
+    )
     of_topics = [
-        (each.source, each.would_be_lost)
-        for each in found.topics
-        if (each.would_be_lost.records, each.would_be_lost.truth) != (0, "exact")
+        (topic.source, topic.would_be_lost)
+        for topic in exposure.topics
+        if (topic.would_be_lost.records, topic.would_be_lost.truth) != (0, "exact")
     ]
     of_partitions = [
-        (f"{each.source}-{each.partition} ({each.state})", each.would_be_lost)
-        for each in found.partitions
-        if (each.would_be_lost.records, each.would_be_lost.truth) != (0, "exact")
+        (f"{partition.source}-{partition.partition} ({partition.state})", partition.would_be_lost)
+        for partition in exposure.partitions
+        if (partition.would_be_lost.records, partition.would_be_lost.truth) != (0, "exact")
     ]
     losses = of_partitions if has_partitions else of_topics
     yield from (f"  lost: {name}: {loss.text()}" for name, loss in losses[:rows])
     yield from _more(len(losses), rows)
-    if found.groups_why:
-        yield f"  groups are as the driver told them last: {found.groups_why}"
-    if found.rereads is not None:
-        yield f"  groups as of {time_text(found.rereads.at_ms)}"
-    groups = [each for each in found.groups if (each.reread.records, each.reread.unknown) != (0, 0)]
-    for each in groups[:rows]:
-        renamed = each.target_group not in {"", each.group}
-        name = f"{each.group} → {each.target_group}" if renamed else each.group
-        yield f"  read again: {name}: {each.text()}"
+    if exposure.groups_why:
+        yield f"  groups are as the driver told them last: {exposure.groups_why}"
+    if exposure.rereads is not None:
+        yield f"  groups as of {time_text(exposure.rereads.at_ms)}"
+    groups = [
+        group for group in exposure.groups if (group.reread.records, group.reread.unknown) != (0, 0)
+    ]
+    for group in groups[:rows]:
+        renamed = group.target_group not in {"", group.group}
+        name = f"{group.group} → {group.target_group}" if renamed else group.group
+        yield f"  read again: {name}: {group.text()}"
     yield from _more(len(groups), rows)
 
 

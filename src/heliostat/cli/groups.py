@@ -41,31 +41,34 @@ def groups_command(
       heliostat groups -c heliostat.yaml --explain telegraf-ESS
       heliostat groups -c heliostat.yaml --json | jq '.[].reasons'
     """
-    found = group_views(known_config(config_file, link_name), link_name, group)
+    all_groups = group_views(known_config(config_file, link_name), link_name, group)
     if as_json:
-        click.echo(json.dumps([each.to_json() for each in found], indent=2))
+        click.echo(json.dumps([link_groups.to_json() for link_groups in all_groups], indent=2))
     else:
-        for each in found:
-            for line in _lines(each, group):
+        for link_groups in all_groups:
+            for line in _lines(link_groups, group):
                 click.echo(line)
-    in_sync = all(view.is_in_sync for each in found for view in each.groups)
+    in_sync = all(view.is_in_sync for link_groups in all_groups for view in link_groups.groups)
     context.exit(IN_SYNC if in_sync else DIFFERENCE)
 
 
-def _lines(found: LinkGroups, group: str | None) -> Iterator[str]:
-    selected = [view for view in found.groups if view.skip is None]
-    state = "" if found.sync else " (sync is off: what would be done)"
-    took = ", ".join(f"{step} {ms} ms" for step, ms in found.took_ms.items())
-    yield f"link {found.link}: {len(selected)} of {len(found.groups)} groups{state}; {took}"
+def _lines(link_groups: LinkGroups, group: str | None) -> Iterator[str]:
+    selected = [view for view in link_groups.groups if view.skip is None]
+    state = "" if link_groups.sync else " (sync is off: what would be done)"
+    took = ", ".join(f"{step} {ms} ms" for step, ms in link_groups.took_ms.items())
+    yield (
+        f"link {link_groups.link}: {len(selected)} of {len(link_groups.groups)} groups{state}; "
+        f"{took}"
+    )
     if group is None:
-        reasons = sorted(found.reasons.items(), key=lambda item: -item[1])
+        reasons = sorted(link_groups.reasons.items(), key=lambda item: -item[1])
         yield "  partitions: " + (", ".join(f"{n} {name}" for name, n in reasons) or "none")
-        for view in found.groups:
+        for view in link_groups.groups:
             yield _summary(view)
         return
-    if not found.groups:
+    if not link_groups.groups:
         yield f"  {group}: the source has no such group, or we have no permission to see it"
-    for view in found.groups:
+    for view in link_groups.groups:
         yield from _explained(view)
 
 

@@ -101,17 +101,17 @@ def import_mm2_command(
     elif not files:
         raise click.UsageError("Missing argument '[FILE...]'.")
     texts = {str(path): _text(path) for path in files}
-    found = import_mm2(texts, secrets=secrets, naming=naming, executable=executable)
-    _check(found)
+    conversion = import_mm2(texts, secrets=secrets, naming=naming, executable=executable)
+    _check(conversion)
     if output is not None:
-        write_file(output, found.to_yaml())
+        write_file(output, conversion.to_yaml())
     if as_json:
-        click.echo(json.dumps(found.to_json(), indent=2))
+        click.echo(json.dumps(conversion.to_json(), indent=2))
     else:
         if output is None:
-            click.echo(found.to_yaml(), nl=False)
-        _account(found)
-    context.exit(DIFFERENCE if found.differences else IN_SYNC)
+            click.echo(conversion.to_yaml(), nl=False)
+        _account(conversion)
+    context.exit(DIFFERENCE if conversion.differences else IN_SYNC)
 
 
 def write_file(output: Path, text: str) -> None:
@@ -141,12 +141,12 @@ def _text(path: Path) -> str:
         return data.decode("iso-8859-1")  # as Java reads properties
 
 
-def _check(found: Imported) -> None:
+def _check(conversion: Imported) -> None:
     """Check that our loader accepts the result, with placeholders for environment variables."""
-    text = found.to_yaml()
+    text = conversion.to_yaml()
     names = dict.fromkeys(_VARIABLE.findall(text))
     env = {name: f"variable-{number}:9092" for number, name in enumerate(names)}
-    for cluster in found.config["clusters"].values():
+    for cluster in conversion.config["clusters"].values():
         for url in cluster.get("schema_registry", {}).get("urls", ()):
             env.update(
                 (name, f"https://{name}") for name in _VARIABLE.findall(url) if url[0] == "$"
@@ -161,12 +161,12 @@ def _check(found: Imported) -> None:
             raise ConfigError(reason, problems=error.problems) from None
 
 
-def _account(found: Imported) -> None:
+def _account(conversion: Imported) -> None:
     """Print the outcomes to standard error, so that the YAML can be redirected."""
-    for each in found.findings:
-        where = f"{each.origin.file}: {each.origin.name}"
-        click.echo(f"{each.fate.words:>14}  {where}: {each.text}", err=True)
-    for text in found.todo:
+    for finding in conversion.findings:
+        where = f"{finding.origin.file}: {finding.origin.name}"
+        click.echo(f"{finding.fate.words:>14}  {where}: {finding.text}", err=True)
+    for text in conversion.todo:
         click.echo(f"{'to do':>14}  {text}", err=True)
-    for text in found.differences:
+    for text in conversion.differences:
         click.echo(f"{'differs':>14}  {text}", err=True)

@@ -149,7 +149,7 @@ def _link(wanted: Wanted) -> FirstLink:
 
 
 def _names(wanted: Wanted, source: FirstCluster, target: FirstCluster) -> tuple[Alias, Alias]:
-    proposed = proposed_aliases(*(cluster_at(each.addresses) for each in (source, target)))
+    proposed = proposed_aliases(*(cluster_at(cluster.addresses) for cluster in (source, target)))
     first, second = (
         Alias(name or (_asked(f"Name of the {side}", alias) if wanted.asks else alias))
         for side, name, alias in zip(SIDES, wanted.names, proposed, strict=True)

@@ -121,8 +121,8 @@ def completed(command: click.Command) -> click.Command:
     if command.help is not None:
         command.help = command.help.replace("\\b", "\b")
     if isinstance(command, click.Group):
-        for each in command.commands.values():
-            completed(each)
+        for subcommand in command.commands.values():
+            completed(subcommand)
     return command
 
 

@@ -102,15 +102,15 @@ def translate_command(
     questions = list(_questions(lines))
     config = known_config(config_file, link_name)
     link = link_of(config, link_name)
-    found = translated(config, link, questions, Side(to))
-    answers = list(found.answers)
+    translation = translated(config, link, questions, Side(to))
+    answers = list(translation.answers)
     if as_json:
-        click.echo(json.dumps([one.to_json() for one in answers], indent=2))
+        click.echo(json.dumps([answer.to_json() for answer in answers], indent=2))
     else:
         for line in _table(answers):
             click.echo(line)
-    _tell_of_source(link, is_known=found.is_source_known)
-    is_answered = all(one.to_offset is not None for one in answers)
+    _tell_of_source(link, is_known=translation.is_source_known)
+    is_answered = all(answer.to_offset is not None for answer in answers)
     context.exit(IN_SYNC if is_answered else DIFFERENCE)
 
 
@@ -147,18 +147,18 @@ def show_command(
     with open_translator(config, link, None if name is None else {name}) as translator:
         summaries = translator.summaries(name, number)
         shown = translator.partitions(name, number) if number is not None else []
-        runs = [translator.merged_runs(one) for one in shown]
+        runs = [translator.merged_runs(mirror_partition) for mirror_partition in shown]
     if as_json:
-        rows: list[dict[str, Any]] = [one.to_json() for one in summaries]
-        for row, one, merged in zip(rows, shown, runs, strict=False):
-            extents = one.extents() if merged is None else merged
+        rows: list[dict[str, Any]] = [summary.to_json() for summary in summaries]
+        for row, mirror_partition, merged in zip(rows, shown, runs, strict=False):
+            extents = mirror_partition.extents() if merged is None else merged
             row["extent_list"] = [list(extent) for extent in extents]
         click.echo(json.dumps(rows, indent=2))
     else:
         lines = _mirror_lines(summaries) if name is None else _partition_lines(summaries)
         parts = (
-            _extent_lines(one) if merged is None else _run_lines(merged)
-            for one, merged in zip(shown, runs, strict=True)
+            _extent_lines(mirror_partition) if merged is None else _run_lines(merged)
+            for mirror_partition, merged in zip(shown, runs, strict=True)
         )
         for line in [*lines, *(line for part in parts for line in part)]:
             click.echo(line)
@@ -198,21 +198,24 @@ def rebuild_command(
     config = known_config(config_file, link_name)
     name = None if topic is None else TopicName(topic)
     number = None if partition is None else PartitionId(partition)
-    found: list[Rebuilt] = []
+    outcomes: list[Rebuilt] = []
     link = link_of(config, link_name)
-    for one in rebuild_maps(config, link, pipes_alone(config, link), name, number):
-        found.append(one)
+    for outcome in rebuild_maps(config, link, pipes_alone(config, link), name, number):
+        outcomes.append(outcome)
         if not as_json:
-            click.echo(_rebuilt_line(one))
+            click.echo(_rebuilt_line(outcome))
     if as_json:
-        click.echo(json.dumps([one.to_json() for one in found], indent=2))
-    context.exit(DIFFERENCE if any(one.why_not for one in found) else IN_SYNC)
+        click.echo(json.dumps([outcome.to_json() for outcome in outcomes], indent=2))
+    context.exit(DIFFERENCE if any(outcome.why_not for outcome in outcomes) else IN_SYNC)
 
 
-def _rebuilt_line(one: Rebuilt) -> str:
-    if one.why_not:
-        return f"{one.source} → {one.target}: not rebuilt: {one.why_not}"
-    return f"{one.source} → {one.target}: {one.extents:,} extents of {one.records:,} records"
+def _rebuilt_line(outcome: Rebuilt) -> str:
+    if outcome.why_not:
+        return f"{outcome.source} → {outcome.target}: not rebuilt: {outcome.why_not}"
+    return (
+        f"{outcome.source} → {outcome.target}: {outcome.extents:,} extents of "
+        f"{outcome.records:,} records"
+    )
 
 
 def _tell_of_source(link: LinkConfig, *, is_known: bool) -> None:
@@ -240,8 +243,8 @@ def _parsed(text: str) -> Iterator[Question]:
         topic, partition, offset = text.split()
         yield _question(topic, int(partition), int(offset))
         return
-    found = json.loads(text)
-    for row in found if isinstance(found, list) else [found]:
+    content = json.loads(text)
+    for row in content if isinstance(content, list) else [content]:
         yield _question(row["topic"], row["partition"], row["offset"])
 
 
@@ -255,12 +258,12 @@ def _question(topic: object, partition: object, offset: object) -> Question:
 
 def _table(answers: list[Answer]) -> Iterator[str]:
     rows = [("topic", "partition", "offset", "to topic", "to partition", "to offset", "")]
-    for one in answers:
-        found = "-" if one.to_offset is None else str(one.to_offset)
-        why = "exact" if one.why is None else f"{one.why.value}: {one.text}"
-        to = "-" if one.to_partition is None else str(one.to_partition)
-        asked = one.topic, str(one.partition), str(one.offset)
-        rows.append((*asked, one.to_topic or "-", to, found, why))
+    for answer in answers:
+        offset = "-" if answer.to_offset is None else str(answer.to_offset)
+        why = "exact" if answer.why is None else f"{answer.why.value}: {answer.text}"
+        to = "-" if answer.to_partition is None else str(answer.to_partition)
+        asked = answer.topic, str(answer.partition), str(answer.offset)
+        rows.append((*asked, answer.to_topic or "-", to, offset, why))
     return _aligned(rows)
 
 
@@ -279,12 +282,15 @@ def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
 
 def _mirror_lines(summaries: list[MapSummary]) -> Iterator[str]:
     mirrors: dict[tuple[str, str], list[MapSummary]] = defaultdict(list)
-    for one in summaries:
-        mirrors[one.topic, one.target_topic].append(one)
+    for summary in summaries:
+        mirrors[summary.topic, summary.target_topic].append(summary)
     rows = [("topic", "target topic", "partitions", "mapped", "extents", "map bytes")]
     for (topic, target), some in mirrors.items():
-        mapped = sum(one.kind != "exact" for one in some)
-        extents, size = sum(one.extents for one in some), sum(one.map_bytes for one in some)
+        mapped = sum(summary.kind != "exact" for summary in some)
+        extents, size = (
+            sum(summary.extents for summary in some),
+            sum(summary.map_bytes for summary in some),
+        )
         rows.append((topic, target, f"{len(some)}", f"{mapped}", f"{extents:,}", f"{size:,}"))
     return _aligned(rows)
 
@@ -293,26 +299,28 @@ def _partition_lines(summaries: list[MapSummary]) -> Iterator[str]:
     rows = [("partition", "kind", "extents", "map bytes", "source position", "target end")]
     rows += [
         (
-            f"{one.topic}-{one.partition} → {one.target_topic}-{one.partition}",
-            one.kind,
-            f"{one.extents:,}",
-            f"{one.map_bytes:,}",
-            f"{one.position}",
-            f"{one.target_end}",
+            f"{summary.topic}-{summary.partition} → {summary.target_topic}-{summary.partition}",
+            summary.kind,
+            f"{summary.extents:,}",
+            f"{summary.map_bytes:,}",
+            f"{summary.position}",
+            f"{summary.target_end}",
         )
-        for one in summaries
+        for summary in summaries
     ]
     return _aligned(rows)
 
 
-def _extent_lines(one: TranslatedPartition) -> Iterator[str]:
+def _extent_lines(partition: TranslatedPartition) -> Iterator[str]:
     heads = "source offset", "target offset", "records"
-    return _run_table(heads, [(each.source, each.target, each.length) for each in one.extents()])
+    return _run_table(
+        heads, [(extent.source, extent.target, extent.length) for extent in partition.extents()]
+    )
 
 
 def _run_lines(runs: Sequence[MergedRun]) -> Iterator[str]:
     heads = "source offset", "number", "records", "target offset"
-    rows = [(*each[:3], "gone" if each.target is None else each.target) for each in runs]
+    rows = [(*run[:3], "gone" if run.target is None else run.target) for run in runs]
     return _run_table(heads, rows)
 
 

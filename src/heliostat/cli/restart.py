@@ -65,9 +65,9 @@ def order_lines(answer: OrderAnswer) -> list[str]:
         again = f"{answer.stopped:,} stopped partitions would be tried again"
         return [f"{where}: {lanes}{again}; nothing was changed"]
     lines = [
-        f"{answer.link}: restart of {each.order.place} {each.stage.value.replace('_', ' ')}"
-        + (f": {each.ended.text}" if each.ended is not None else "")
-        for each in answer.orders
+        f"{answer.link}: restart of {standing.order.place} {standing.stage.value.replace('_', ' ')}"
+        + (f": {standing.ended.text}" if standing.ended is not None else "")
+        for standing in answer.orders
     ]
     if answer.waits:
         lines.append(f"it is written, and waits: {answer.waits}")

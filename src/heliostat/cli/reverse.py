@@ -27,7 +27,7 @@ from heliostat.operate.reversing.values import ReturnState, Reversal, Tail
 )
 @click.option(
     "--tail",
-    type=click.Choice([each.value for each in Tail]),
+    type=click.Choice([choice.value for choice in Tail]),
     default=Tail.REFUSE.value,
     show_default=True,
     help="What becomes of topics whose old source has records that never crossed.",
@@ -89,7 +89,7 @@ def reverse_command(
             f"link {back.name} copies back {len(reversal.ready):,} topics: start it if it does not "
             "run"
         )
-    whole = all(each.state in {ReturnState.READY, ReturnState.DONE} for each in reversal.topics)
+    whole = all(topic.state in {ReturnState.READY, ReturnState.DONE} for topic in reversal.topics)
     context.exit(IN_SYNC if whole else DIFFERENCE)
 
 

@@ -55,15 +55,15 @@ def show_writers(
     """Name who has written merged topics at the source lately."""
     from heliostat.operate.source_writers import writers_of
 
-    found = writers_of(config, link, topics)
+    answer = writers_of(config, link, topics)
     if as_json:
-        click.echo(json.dumps({"link": link.name, **found.to_json()}, indent=2))
+        click.echo(json.dumps({"link": link.name, **answer.to_json()}, indent=2))
         return
-    for line in found.refused:
+    for line in answer.refused:
         click.echo(f"not known: {line}", err=True)
-    for each in found.writers:
-        click.echo(each.text())
-    if not found.writers:
+    for writer in answer.writers:
+        click.echo(writer.text())
+    if not answer.writers:
         click.echo("no producer with an id is remembered at the source, besides links'")
 
 
@@ -79,8 +79,8 @@ def wait_for_topics(
     from heliostat.clock import SystemClock
     from heliostat.operate.crossing import InLines, wait_until_crossed
 
-    told = InLines(partial(click.echo, err=True), SystemClock())
-    crossed = wait_until_crossed(config, link, topics, within_s, told)
+    lines = InLines(partial(click.echo, err=True), SystemClock())
+    crossed = wait_until_crossed(config, link, topics, within_s, lines)
     if as_json:
         click.echo(json.dumps(crossed.to_json(), indent=2))
     else:

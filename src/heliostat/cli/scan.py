@@ -176,16 +176,16 @@ def _topic_row(topic: ScannedTopic) -> tuple[str, ...]:
 
 
 def _group_rows(content: ScannedCluster) -> list[tuple[str, ...]]:
-    rows = sorted(content.groups, key=lambda each: (-(each.lag or 0), each.group))
+    rows = sorted(content.groups, key=lambda group: (-(group.lag or 0), group.group))
     return [
         (
-            each.group,
-            each.kind or "-",
-            each.state or "-",
-            str(each.topics),
-            "-" if each.lag is None else f"{each.lag:,}",
+            group.group,
+            group.kind or "-",
+            group.state or "-",
+            str(group.topics),
+            "-" if group.lag is None else f"{group.lag:,}",
         )
-        for each in rows
+        for group in rows
     ]
 
 

@@ -62,15 +62,15 @@ def status_command(
       heliostat schemas status -c heliostat.yaml
       heliostat schemas status -c heliostat.yaml --json | jq '.[].versions[].reason'
     """
-    found = link_schemas(known_config(config_file, link_name), link_name)
+    all_schemas = link_schemas(known_config(config_file, link_name), link_name)
     if as_json:
-        click.echo(json.dumps([each.to_json() for each in found], indent=2))
+        click.echo(json.dumps([schemas.to_json() for schemas in all_schemas], indent=2))
     else:
-        for each in found:
-            click.echo(f"link {each.link}")
-            for line in schema_lines(each, shows_all=shows_all):
+        for schemas in all_schemas:
+            click.echo(f"link {schemas.link}")
+            for line in schema_lines(schemas, shows_all=shows_all):
                 click.echo(f"  {line}")
-    context.exit(IN_SYNC if all(each.in_sync for each in found) else DIFFERENCE)
+    context.exit(IN_SYNC if all(schemas.in_sync for schemas in all_schemas) else DIFFERENCE)
 
 
 @schemas_group.command("map")
@@ -85,17 +85,20 @@ def map_command(*, config_file: Path, link_name: str | None, as_json: bool) -> N
       heliostat schemas map -c heliostat.yaml
       heliostat schemas map -c heliostat.yaml --json | jq '.[].ids["17"]'
     """
-    found = link_schemas(known_config(config_file, link_name), link_name)
+    all_schemas = link_schemas(known_config(config_file, link_name), link_name)
     if as_json:
-        told = [
-            {"link": each.link, "ids": {str(own): there for own, there in each.plan.ids.items()}}
-            for each in found
+        rows = [
+            {
+                "link": schemas.link,
+                "ids": {str(own): there for own, there in schemas.plan.ids.items()},
+            }
+            for schemas in all_schemas
         ]
-        click.echo(json.dumps(told, indent=2))
+        click.echo(json.dumps(rows, indent=2))
         return
-    for each in found:
-        click.echo(f"link {each.link}: {len(each.plan.ids)} ids ({each.strategy})")
-        for own, there in sorted(each.plan.ids.items()):
+    for schemas in all_schemas:
+        click.echo(f"link {schemas.link}: {len(schemas.plan.ids)} ids ({schemas.strategy})")
+        for own, there in sorted(schemas.plan.ids.items()):
             click.echo(f"  {own} → {there}")
 
 
@@ -115,37 +118,41 @@ def verify_command(
     Examples:
       heliostat schemas verify -c heliostat.yaml
     """
-    found = list(verify_schemas(known_config(config_file, link_name), link_name))
+    comparisons = list(verify_schemas(known_config(config_file, link_name), link_name))
     if as_json:
-        told = [
+        rows = [
             {
-                "link": each.link,
-                "ids": each.ids,
-                "missing": [row_json(row) for row in each.missing],
+                "link": comparison.link,
+                "ids": comparison.ids,
+                "missing": [row_json(row) for row in comparison.missing],
                 "differences": [
                     {
-                        "id": one.schema_id,
-                        "target_id": one.target_id,
-                        "address": one.address,
-                        "what": one.what,
+                        "id": difference.schema_id,
+                        "target_id": difference.target_id,
+                        "address": difference.address,
+                        "what": difference.what,
                     }
-                    for one in each.differences
+                    for difference in comparison.differences
                 ],
             }
-            for each in found
+            for comparison in comparisons
         ]
-        click.echo(json.dumps(told, indent=2))
+        click.echo(json.dumps(rows, indent=2))
     else:
-        for each in found:
+        for comparison in comparisons:
             click.echo(
-                f"link {each.link}: {each.ids} ids compared, {len(each.differences)} differ, "
-                f"{len(each.missing)} versions are not at the target"
+                f"link {comparison.link}: {comparison.ids} ids compared, "
+                f"{len(comparison.differences)} differ, "
+                f"{len(comparison.missing)} versions are not at the target"
             )
-            for one in each.differences:
-                click.echo(f"  ! id {one.schema_id} → {one.target_id} at {one.address}: {one.what}")
-            for row in each.missing:
+            for difference in comparison.differences:
+                click.echo(
+                    f"  ! id {difference.schema_id} → {difference.target_id} "
+                    f"at {difference.address}: {difference.what}"
+                )
+            for row in comparison.missing:
                 click.echo(f"  {_row(row)}")
-    is_equal = not any(each.differences or each.missing for each in found)
+    is_equal = not any(comparison.differences or comparison.missing for comparison in comparisons)
     context.exit(IN_SYNC if is_equal else DIFFERENCE)
 
 
@@ -233,23 +240,23 @@ def mode_lines(modes: LinkModes) -> Iterator[str]:
         yield f"  note: {note}"
 
 
-def schema_lines(found: LinkSchemas, *, shows_all: bool = False) -> Iterator[str]:
+def schema_lines(schemas: LinkSchemas, *, shows_all: bool = False) -> Iterator[str]:
     """Describe a link's schemas: how many are where, and a line for each that is not there."""
-    counts = Counter(row.state.value for row in found.rows)
-    told = ", ".join(f"{number} {state}" for state, number in sorted(counts.items())) or "none"
-    yield f"schemas ({found.strategy}): {len(found.rows)} versions: {told}"
+    counts = Counter(row.state.value for row in schemas.rows)
+    states = ", ".join(f"{number} {state}" for state, number in sorted(counts.items())) or "none"
+    yield f"schemas ({schemas.strategy}): {len(schemas.rows)} versions: {states}"
     settled = (SchemaState.MIRRORED, SchemaState.MAPPED)
-    for row in found.rows:
+    for row in schemas.rows:
         if shows_all or row.state not in settled:
             yield f"  {_row(row)}"
-    for note in found.plan.notes:
+    for note in schemas.plan.notes:
         yield f"  note: {note}"
-    if found.derived:
-        missing = sum(each.target_id is None for each in found.derived)
-        yield f"made by pipelines: {len(found.derived)} schemas, {missing} not at the target"
-    for each in found.derived:
-        if shows_all or each.target_id is None:
-            yield f"  {_derived(each)}"
+    if schemas.derived:
+        missing = sum(schema.target_id is None for schema in schemas.derived)
+        yield f"made by pipelines: {len(schemas.derived)} schemas, {missing} not at the target"
+    for schema in schemas.derived:
+        if shows_all or schema.target_id is None:
+            yield f"  {_derived(schema)}"
 
 
 def _derived(row: DerivedSchema) -> str:

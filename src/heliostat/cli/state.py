@@ -81,12 +81,12 @@ def rebuild_command(
 
     pipes = pipes_alone(config, link)
     if dry_run:
-        found = plan_rebuild(config, link, pipes, topics)
+        outcome = plan_rebuild(config, link, pipes, topics)
     else:
-        found = rebuild_state(config, link, pipes, topics, agree)
-    if dry_run or yes or as_json or not found.taken:
-        _show(found, as_json=as_json)
-    context.exit(DIFFERENCE if found.has_refusals else IN_SYNC)
+        outcome = rebuild_state(config, link, pipes, topics, agree)
+    if dry_run or yes or as_json or not outcome.taken:
+        _show(outcome, as_json=as_json)
+    context.exit(DIFFERENCE if outcome.has_refusals else IN_SYNC)
 
 
 def _show(plan: RebuildPlan, *, as_json: bool) -> None:

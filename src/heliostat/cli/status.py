@@ -84,8 +84,8 @@ def status_command(
 
     if nagios:
         sys.exit(_plugin(config_file, link_name, max_lag_s))
-    found = statuses_apart(known_config(config_file, link_name), link_name)
-    statuses = [status for status, _ in found]
+    pairs = statuses_apart(known_config(config_file, link_name), link_name)
+    statuses = [status for status, _ in pairs]
     is_fine = all(status.is_in_sync(max_lag_s) for status in statuses)
     if as_json:
         answer = [status.to_json(max_lag_s) for status in statuses]
@@ -97,10 +97,10 @@ def status_command(
         for status in statuses:
             status.topics = ordered(chosen(status.topics, topics), order)
             _show(status, None if shows_all else ROWS, max_lag_s)
-    for _, error in found:
+    for _, error in pairs:
         if error is not None:
             click.echo(f"heliostat: {error}", err=True)
-    if any(error is not None for _, error in found):
+    if any(error is not None for _, error in pairs):
         sys.exit(HALTED)
     sys.exit(IN_SYNC if is_fine else DIFFERENCE)
 
@@ -111,11 +111,11 @@ def _plugin(config_file: Path, link_name: str | None, max_lag_s: float) -> int:
     from heliostat.status.nagios import Service, line_of, nagios_line
 
     try:
-        found = statuses_apart(known_config(config_file, link_name), link_name)
+        pairs = statuses_apart(known_config(config_file, link_name), link_name)
     except HeliostatError as error:
         service, line = Service.UNKNOWN, line_of(Service.UNKNOWN, str(error))
     else:
-        service, line = nagios_line([status for status, _ in found], max_lag_s)
+        service, line = nagios_line([status for status, _ in pairs], max_lag_s)
     click.echo(line)
     return service.value
 

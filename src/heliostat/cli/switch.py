@@ -312,8 +312,8 @@ def _planned(plan: SwitchPlan) -> list[str]:
     return [
         f"{plan.link}: {len(plan.topics):,} topics would be switched: {names}",
         *(
-            f"{words[each.weight.value]}: {each.text} ({each.code}); {each.hint}"
-            for each in plan.problems
+            f"{words[problem.weight.value]}: {problem.text} ({problem.code}); {problem.hint}"
+            for problem in plan.problems
         ),
         f"steps: {', '.join(plan.to_json()['steps'])}",
         f"it would {begins}; nothing was changed",

@@ -210,8 +210,8 @@ def drop_command(
     if as_json:
         click.echo(json.dumps(answer.to_json(), indent=2))
         return
-    told = "would be dropped" if dry_run else "were dropped, with a row in the ledger"
-    click.echo(f"{answer.report.link}: {answer.report.records:,} records {told}")
+    words = "would be dropped" if dry_run else "were dropped, with a row in the ledger"
+    click.echo(f"{answer.report.link}: {answer.report.records:,} records {words}")
 
 
 def _link(config_file: Path, link: str) -> tuple[Config, LinkConfig]:
@@ -240,15 +240,15 @@ def _moved(
 
 def _moved_lines(moved: TailMoved, verb: str) -> list[str]:
     if verb == "export":
-        told = f"{moved.report.records:,} records would be exported"
+        words = f"{moved.report.records:,} records would be exported"
         return [
             f"{moved.report.link}: "
-            + (told if moved.is_tried else f"{moved.exported:,} records were exported")
+            + (words if moved.is_tried else f"{moved.exported:,} records were exported")
         ]
     would = "would be" if moved.is_tried else "were"
-    told = f"{moved.appended:,} records {would} appended, {moved.exported:,} {would} refused"
+    words = f"{moved.appended:,} records {would} appended, {moved.exported:,} {would} refused"
     return [
-        f"{moved.report.link}: {told} and exported",
+        f"{moved.report.link}: {words} and exported",
         *(f"  {count:,} refused: {why}" for why, count in sorted(moved.refused.items())),
     ]
 

@@ -104,7 +104,9 @@ def plan_command(
 
     def planned(link: LinkConfig) -> TopicPlan:
         plan = plans[link.name] = plan_link(config, link, names.of)
-        schemas.update({each.link: each for each in link_schemas(config, link.name)})
+        schemas.update(
+            {comparison.link: comparison for comparison in link_schemas(config, link.name)}
+        )
         return plan
 
     names = TopicNames(partial(ask_topics, config))
@@ -138,12 +140,12 @@ def plan_command(
     if failed:
         context.exit(HALTED)
     in_sync = all(plan.is_empty for plan in plans.values())
-    in_sync = in_sync and all(each.in_sync for each in schemas.values())
+    in_sync = in_sync and all(comparison.in_sync for comparison in schemas.values())
     context.exit(IN_SYNC if in_sync else DIFFERENCE)
 
 
-def _schemas_json(found: LinkSchemas | None) -> dict[str, object]:
-    return {} if found is None else {"schemas": found.to_json()}
+def _schemas_json(schemas: LinkSchemas | None) -> dict[str, object]:
+    return {} if schemas is None else {"schemas": schemas.to_json()}
 
 
 def _summary(plan: TopicPlan) -> str:

@@ -98,8 +98,8 @@ def try_command(
     """
 
     def records() -> LastRecords | MadeUp:
-        found = _made_up(values, file, key, headers)
-        return LastRecords(last) if found is None else found
+        made_up = _made_up(values, file, key, headers)
+        return LastRecords(last) if made_up is None else made_up
 
     def tried(trials: Trials) -> Trial:
         config = known_config(config_file, link_name)
@@ -122,20 +122,20 @@ def _made_up(
     values: tuple[str, ...], file: Path | None, key: str | None, headers: tuple[str, ...]
 ) -> MadeUp | None:
     """Return the records that are made up; None: none are."""
-    found: list[bytes | None] = [bytes_of(each) for each in values]
+    contents: list[bytes | None] = [bytes_of(text) for text in values]
     if file is not None:
-        found += file.read_bytes().splitlines()
-    elif key is not None and not found:
-        found = [None]
-    pairs = [each.partition("=") for each in headers]
-    if wrong := [each for each, (_, sign, _) in zip(headers, pairs, strict=True) if not sign]:
+        contents += file.read_bytes().splitlines()
+    elif key is not None and not contents:
+        contents = [None]
+    pairs = [header.partition("=") for header in headers]
+    if wrong := [header for header, (_, sign, _) in zip(headers, pairs, strict=True) if not sign]:
         raise click.BadParameter(f"{wrong[0]} has no =", param_hint="--header")
-    if not found:
+    if not contents:
         if headers:
             raise click.BadParameter("only with --value, --file or --key", param_hint="--header")
         return None
     named = tuple((name, bytes_of(text)) for name, _, text in pairs)
-    return MadeUp(tuple(found), None if key is None else bytes_of(key), named)
+    return MadeUp(tuple(contents), None if key is None else bytes_of(key), named)
 
 
 def _show(trial: Trial, *, as_json: bool) -> None:
@@ -175,14 +175,14 @@ def trial_json(trial: Trial) -> dict[str, Any]:
         "pipeline": trial.pipeline,
         "records": [
             {
-                "partition": each.before["partition"],
-                "offset": each.before["offset"],
-                "verdict": _verdict(each)[1],
-                "before": _shown_row(each.before),
-                "after": None if each.after is None else _shown_row(each.after),
-                "error": each.error,
+                "partition": record.before["partition"],
+                "offset": record.before["offset"],
+                "verdict": _verdict(record)[1],
+                "before": _shown_row(record.before),
+                "after": None if record.after is None else _shown_row(record.after),
+                "error": record.error,
             }
-            for each in trial.records
+            for record in trial.records
         ],
     }
 
@@ -190,12 +190,15 @@ def trial_json(trial: Trial) -> dict[str, Any]:
 def trial_lines(trial: Trial) -> Iterator[str]:
     """Yield a trial as text: a line for each record, and more for what differs."""
     yield f"{trial.topic} through {trial.pipeline}: {len(trial.records)} records"
-    for each in trial.records:
-        mark, verdict = _verdict(each)
-        yield f"{mark} {each.before['partition']}/{each.before['offset']} {verdict} {each.error}"
-        if each.after is None or not each.is_changed:
+    for record in trial.records:
+        mark, verdict = _verdict(record)
+        yield (
+            f"{mark} {record.before['partition']}/{record.before['offset']} {verdict} "
+            f"{record.error}"
+        )
+        if record.after is None or not record.is_changed:
             continue
-        before, after = _shown_row(each.before), _shown_row(each.after)
+        before, after = _shown_row(record.before), _shown_row(record.after)
         for name in BACK:
             if before[name] != after[name]:
                 yield f"    {name}: {_short(before[name])} -> {_short(after[name])}"
@@ -220,7 +223,7 @@ def _shown(content: object) -> Any:
         case datetime():
             return content.isoformat()
         case list():
-            return [[each["key"], _shown(each["value"])] for each in content]
+            return [[header["key"], _shown(header["value"])] for header in content]
         case _:
             return content
 

@@ -110,13 +110,13 @@ def last_halt(status: LinkStatus) -> str:
 def _level_words(status: LinkStatus) -> str:
     """Return how the link is limited, and how many topics are limited or preferred."""
     words = "".join(
-        f", limited to {rate_text(each['bytes_per_second'])}"
-        for each in status.limits
-        if each["topic"] is None
+        f", limited to {rate_text(limit['bytes_per_second'])}"
+        for limit in status.limits
+        if limit["topic"] is None
     )
-    if topics := sum(each["topic"] is not None for each in status.limits):
+    if topics := sum(limit["topic"] is not None for limit in status.limits):
         words += f", {count(topics)} {'topic' if topics == 1 else 'topics'} limited"
-    if preferred := sum(each["priority"] != "normal" for each in status.preferences):
+    if preferred := sum(preference["priority"] != "normal" for preference in status.preferences):
         words += f", {count(preferred)} {'priority' if preferred == 1 else 'priorities'}"
     return words
 
@@ -146,25 +146,25 @@ def sync_lines(status: LinkStatus, max_lag_s: float) -> Text:
     why = status.why_not_in_sync(max_lag_s)
     if not why:
         return Text(f"in sync: at most {seconds(max_lag_s)} behind", style="green")
-    return Text("\n".join(f"not in sync: {each}" for each in why), style="red")
+    return Text("\n".join(f"not in sync: {cause}" for cause in why), style="red")
 
 
-def _groups(told: Mapping[str, Any]) -> str:
+def _groups(figures: Mapping[str, Any]) -> str:
     """Return the number of groups that are synced, and of offsets that are not in sync."""
     waiting = sum(
-        number for reason, number in told["reasons"].items() if reason not in SETTLED_NAMES
+        number for reason, number in figures["reasons"].items() if reason not in SETTLED_NAMES
     )
     held = f" ({count(waiting)} offsets not in sync)" if waiting else ""
-    return f"{count(told['groups'])} groups{held}"
+    return f"{count(figures['groups'])} groups{held}"
 
 
-def _schemas(told: Mapping[str, Any]) -> str:
+def _schemas(figures: Mapping[str, Any]) -> str:
     """Return the number of schemas that can be read at the target, and of those that can't."""
-    if "ids" not in told:
+    if "ids" not in figures:
         return "schemas not compared yet"
-    missing = told["unresolved_count"]
+    missing = figures["unresolved_count"]
     held = f" ({count(missing)} versions not mirrored)" if missing else ""
-    return f"{count(told['ids'])} schemas{held}"
+    return f"{count(figures['ids'])} schemas{held}"
 
 
 TITLES = ("topic", "part.", "rec/s", "bytes/s", "lag rec", "lag s", "states")
@@ -266,10 +266,10 @@ def order_texts(status: LinkStatus) -> list[str]:
     """Return the last orders that are not done, and why."""
     orders = status.driver.get("wishes", {}).get("orders", ())
     return [
-        f"{each.get('verb', 'restart')} of {each['place']}, ordered by {each['by']}: "
-        + (each["text"] or ("is under way" if each["stage"] == "begun" else "waits"))
-        for each in orders
-        if each["stage"] != "done"
+        f"{order.get('verb', 'restart')} of {order['place']}, ordered by {order['by']}: "
+        + (order["text"] or ("is under way" if order["stage"] == "begun" else "waits"))
+        for order in orders
+        if order["stage"] != "done"
     ]
 
 

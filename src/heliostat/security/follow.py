@@ -52,27 +52,27 @@ def steps(
     is_over
         Whether an item is followed no more, as its topics are promoted: nothing is done about it.
     """
-    found = Steps[Item, Value]()
+    todo = Steps[Item, Value]()
     for item, value in wanted.items():
         if is_over(item):
             continue
         present, made = there.get(item), ours.get(item)
         if present is None:
-            found.make[item] = value
+            todo.make[item] = value
         elif made is None or present not in made:
-            found.foreign.append(item)
+            todo.foreign.append(item)
             if made is not None:
-                found.forget.append(item)
+                todo.forget.append(item)
         elif present == value:
-            found.settled.append(item)
+            todo.settled.append(item)
         else:
-            found.make[item] = value
+            todo.make[item] = value
     for item, made in ours.items():
         if item in wanted or is_over(item):
             continue
         present = there.get(item)
-        (found.remove if present is None or present in made else found.forget).append(item)
-    return found
+        (todo.remove if present is None or present in made else todo.forget).append(item)
+    return todo
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class Share(NamedTuple):
         return self.gone > 1 and self.gone * SHARE >= self.owned
 
 
-def why_ask(seen: Seen, before: ClusterId | None, shares: Sequence[Share]) -> str:
+def why_ask(source: Seen, before: ClusterId | None, shares: Sequence[Share]) -> str:
     """Say why a person must confirm that these are removed; empty: nobody needs to.
 
     Parameters
@@ -120,22 +120,22 @@ def why_ask(seen: Seen, before: ClusterId | None, shares: Sequence[Share]) -> st
     shares
         Of each kind: a few limits are not lost among many ACLs; all together count as one, too.
     """
-    if before is not None and before != seen.cluster_id:
-        return f"the source is another cluster, {seen.cluster_id} instead of {before}"
-    every = Share("", sum(each.owned for each in shares), sum(each.gone for each in shares))
+    if before is not None and before != source.cluster_id:
+        return f"the source is another cluster, {source.cluster_id} instead of {before}"
+    every = Share("", sum(share.owned for share in shares), sum(share.gone for share in shares))
     if not every.gone:
         return ""
-    if not seen.has_authorizer:
+    if not source.has_authorizer:
         return "the source has no authorizer any more"
-    if not seen.count:
+    if not source.count:
         return "the source lists nothing any more"
     if every.is_large:
         return f"{every.gone} of {every.owned} would go at once"
-    large = [f"{each.gone} of {each.owned} {each.kind}" for each in shares if each.is_large]
+    large = [f"{share.gone} of {share.owned} {share.kind}" for share in shares if share.is_large]
     return f"{', '.join(large)} would go at once" if large else ""
 
 
-def confirmation_of(seen: Seen, gone: Iterable[str]) -> str:
+def confirmation_of(source: Seen, gone: Iterable[str]) -> str:
     """A short text that stands for just these removals: confirmed is only what was shown."""
-    text = "\n".join([seen.cluster_id, *sorted(gone)])
+    text = "\n".join([source.cluster_id, *sorted(gone)])
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -52,10 +52,10 @@ def grant_held(
         if not bindings:
             continue
         if bindings != [held]:  # what stands in for it goes when it is granted itself
-            parts = [*row.parts, *(each for each in bindings if _stands_in(each, row, ledger))]
-            ledger.write({f"{HELD}{acl_key(held)}": {"parts": [acl_key(each) for each in parts]}})
-        new = [each for each in bindings if each in ledger.acls or each not in there]
-        ledger.write({f"{ACL}{acl_key(each)}": {"made": True} for each in new})
+            parts = [*row.parts, *(part for part in bindings if _stands_in(part, row, ledger))]
+            ledger.write({f"{HELD}{acl_key(held)}": {"parts": [acl_key(part) for part in parts]}})
+        new = [acl for acl in bindings if acl in ledger.acls or acl not in there]
+        ledger.write({f"{ACL}{acl_key(acl)}": {"made": True} for acl in new})
         failed = False
         for binding, error in (target.create_acls(new) if new else {}).items():
             if error is None:
@@ -74,8 +74,8 @@ def to_grant(
 ) -> list[AclBinding]:
     """Return what `grant_held` would grant; changes nothing."""
     ledger.read()
-    held = sorted(ledger.held, key=lambda each: each.sort_key)
-    return [rule for each in held for rule in _now(each, sorted(promoted), remaining)]
+    held = sorted(ledger.held, key=lambda binding: binding.sort_key)
+    return [rule for binding in held for rule in _now(binding, sorted(promoted), remaining)]
 
 
 def _stands_in(binding: AclBinding, row: Held, ledger: Ledger) -> bool:
@@ -100,8 +100,8 @@ def _now(
 
 def _replaced(ledger: Ledger, target: Security, held: AclBinding, row: Held) -> None:
     """Remove what was granted in place of a rule that is granted itself now."""
-    parts = [each for each in row.parts if each in ledger.acls and each != held]
+    parts = [part for part in row.parts if part in ledger.acls and part != held]
     answers = target.delete_acls(parts) if parts else {}
-    gone = [each for each, answer in answers.items() if not isinstance(answer, BrokerError)]
-    rows: dict[str, None] = {f"{ACL}{acl_key(each)}": None for each in gone}
+    gone = [part for part, answer in answers.items() if not isinstance(answer, BrokerError)]
+    rows: dict[str, None] = {f"{ACL}{acl_key(part)}": None for part in gone}
     ledger.write(rows | {f"{HELD}{acl_key(held)}": None})

@@ -172,10 +172,10 @@ class Ledger:
         if kind == "acl":
             _put(self.acls, acl_of(rest), value and (True,))
         elif kind == "quota":
-            values = value and tuple(float(each) for each in value["values"])
+            values = value and tuple(float(number) for number in value["values"])
             _put(self.limits, limit_of(rest), values)
         elif kind == "held":
-            parts = value and Held(tuple(acl_of(each) for each in value["parts"]))
+            parts = value and Held(tuple(acl_of(part) for part in value["parts"]))
             _put(self.held, acl_of(rest), parts)
         elif kind == "promoted":
             change = self.promoted.discard if value is None else self.promoted.add

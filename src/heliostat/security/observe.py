@@ -57,13 +57,13 @@ def seen_acls(security: Security) -> SeenAcls:
         None answers.
     """
     answers = security.describe_acls_everywhere()
-    listings = [each for each in answers.values() if isinstance(each, AclListing)]
-    refusals = [each for each in answers.values() if isinstance(each, BrokerError)]
+    listings = [answer for answer in answers.values() if isinstance(answer, AclListing)]
+    refusals = [answer for answer in answers.values() if isinstance(answer, BrokerError)]
     if not listings:
         raise refusals[0]
     bindings = frozenset[AclBinding]().union(*(listing.bindings for listing in listings))
     silent = str(refusals[0]) if refusals else ""
-    return SeenAcls(bindings, any(each.has_authorizer for each in listings), silent)
+    return SeenAcls(bindings, any(listing.has_authorizer for listing in listings), silent)
 
 
 class SeenLimits(NamedTuple):
@@ -84,7 +84,7 @@ def seen_limits(security: Security) -> SeenLimits:
         None answers.
     """
     answers = security.describe_quotas_everywhere().values()
-    refusals = [each for each in answers if isinstance(each, BrokerError)]
+    refusals = [answer for answer in answers if isinstance(answer, BrokerError)]
     if refusals and len(refusals) == len(answers):
         raise refusals[0]
     silent = str(refusals[0]) if refusals else ""

@@ -24,7 +24,7 @@ def acl_rules_of(link: LinkConfig, target: ClusterConfig) -> AclRules:
             group_naming_of(link).rule, GROUP, lambda name: groups.by_name(name).skip is None
         ),
         link.access.principals,
-        frozenset(each for each in own if each is not None),
+        frozenset(principal for principal in own if principal is not None),
     )
 
 

@@ -65,7 +65,7 @@ def scram_plan(
     plan = ScramPlan()
     there = {credential.sort_key: credential for credential in target}
     wanted: dict[tuple[str, str], ScramCredential] = {}
-    for credential in sorted(source, key=lambda each: each.sort_key):
+    for credential in sorted(source, key=lambda source_credential: source_credential.sort_key):
         name = renamed(USER + credential.user, rules)
         if name is not None:
             user = name.removeprefix(USER)

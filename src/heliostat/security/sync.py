@@ -72,9 +72,9 @@ class AccessPlan:
     def removals(self) -> list[str]:
         """What would be removed, for people."""
         return [
-            *(str(each) for each in self.acls.remove),
-            *(each.text for each in self.limits.remove),
-            *(f"kept ready: {each}" for each in self.drop),
+            *(str(acl) for acl in self.acls.remove),
+            *(limit.text for limit in self.limits.remove),
+            *(f"kept ready: {acl}" for acl in self.drop),
         ]
 
     @property
@@ -94,11 +94,11 @@ class AccessPlan:
 
     def lines(self) -> list[str]:
         """Return it for people: what would be done and why, one line each."""
-        lines = [f"make {each}{self._why(each)}" for each in self.acls.make]
-        lines += [f"set {each.text} to {value:g}" for each, value in self.limits.make.items()]
-        lines += [f"keep ready {each}: for the promotion" for each in self.hold]
-        lines += [f"{self._removing} {each}: gone at the source" for each in self.removals]
-        lines += [f"refused: {each}: {why}" for each, why in self.refused.items()]
+        lines = [f"make {acl}{self._why(acl)}" for acl in self.acls.make]
+        lines += [f"set {limit.text} to {value:g}" for limit, value in self.limits.make.items()]
+        lines += [f"keep ready {acl}: for the promotion" for acl in self.hold]
+        lines += [f"{self._removing} {removal}: gone at the source" for removal in self.removals]
+        lines += [f"refused: {right}: {why}" for right, why in self.refused.items()]
         lines += [ALL_PROMOTED] if self.is_over else []
         return [*lines, *self.notes]
 
@@ -109,8 +109,8 @@ class AccessPlan:
 
     def troubles(self, failed: Mapping[str, str]) -> list[str]:
         """Return what a person should know, one line each; the same words while it lasts."""
-        lines = [f"rights: refused by the target: {each}: {why}" for each, why in failed.items()]
-        lines += [f"rights: not followed: {each}: {why}" for each, why in self.refused.items()]
+        lines = [f"rights: refused by the target: {right}: {why}" for right, why in failed.items()]
+        lines += [f"rights: not followed: {right}: {why}" for right, why in self.refused.items()]
         lines += [f"rights: {note}" for note in self.notes]
         if self.asks and not self.is_confirmed:
             lines.append(f"rights: nothing is removed: {self.asks}: see `heliostat access`")
@@ -135,7 +135,7 @@ class AccessPlan:
         return "remove" if self.may_remove else "would remove"
 
     def _why(self, binding: AclBinding) -> str:
-        causes = [each for each in self.reasons.get(binding, []) if each != binding]
+        causes = [cause for cause in self.reasons.get(binding, []) if cause != binding]
         return f": the source has {causes[0]}" if causes else ""
 
 
@@ -257,19 +257,17 @@ class AccessSync:
         plan.acls = steps(granted, there, ledger.acls, self._is_over)
         plan.hold = self._to_hold(wanted)
         plan.drop = [
-            each for each in ledger.held if each not in wanted.held and not self._is_over(each)
+            acl for acl in ledger.held if acl not in wanted.held and not self._is_over(acl)
         ]
         plan.kept = len(wanted.held)
-        plan.refused |= {str(each): why for each, why in wanted.refused.items()}
+        plan.refused |= {str(acl): why for acl, why in wanted.refused.items()}
         return len(source.bindings) if ledger.acls or ledger.held else 1
 
     def _to_hold(self, wanted: WantedAcls) -> dict[AclBinding, Held]:
         held = {
-            each: Held(tuple(wanted.only_for(each)))
-            for each in wanted.held
-            if not self._is_over(each)
+            acl: Held(tuple(wanted.only_for(acl))) for acl in wanted.held if not self._is_over(acl)
         }
-        return {each: row for each, row in held.items() if self._ledger.held.get(each) != row}
+        return {acl: row for acl, row in held.items() if self._ledger.held.get(acl) != row}
 
     def _is_over(self, binding: AclBinding) -> bool:
         """Return whether it is for a topic that was promoted: nothing is synced any more."""
@@ -322,8 +320,8 @@ class AccessSync:
             self._remove(plan, done)
         rows: dict[str, None] = {}
         if plan.may_make:
-            rows |= {f"{ACL}{acl_key(each)}": None for each in plan.acls.forget}
-            rows |= {f"{QUOTA}{limit_key(each)}": None for each in plan.limits.forget}
+            rows |= {f"{ACL}{acl_key(acl)}": None for acl in plan.acls.forget}
+            rows |= {f"{QUOTA}{limit_key(limit)}": None for limit in plan.limits.forget}
         if plan.is_confirmed:
             rows[CONFIRMED] = None
         self._write(rows)
@@ -337,31 +335,31 @@ class AccessSync:
             self._write({SOURCE: {"cluster_id": plan.seen.cluster_id}})
         self._write(
             {
-                f"{HELD}{acl_key(each)}": {"parts": [acl_key(part) for part in held.parts]}
-                for each, held in plan.hold.items()
+                f"{HELD}{acl_key(acl)}": {"parts": [acl_key(part) for part in held.parts]}
+                for acl, held in plan.hold.items()
             }
         )
         done.kept += len(plan.hold)
         acls = plan.acls.make
-        new = [each for each in acls if each not in ledger.acls]
-        self._write({f"{ACL}{acl_key(each)}": {"made": True} for each in new})
+        new = [acl for acl in acls if acl not in ledger.acls]
+        self._write({f"{ACL}{acl_key(acl)}": {"made": True} for acl in new})
         answers = self._target.create_acls(list(acls)) if acls else {}
         refused = _noted(answers, done, str)
-        self._write({f"{ACL}{acl_key(each)}": None for each in new if each in refused})
+        self._write({f"{ACL}{acl_key(acl)}": None for acl in new if acl in refused})
         done.made += len(acls) - len(refused)
         self._set_limits(plan.limits, done)
 
     def _set_limits(self, limits: Steps[Limit, float], done: Done) -> None:
         """Set limits; while that is under way a row has both values, so that either is ours."""
         ledger, make = self._ledger, limits.make
-        before = {each: ledger.limits.get(each, ()) for each in make}
-        rows = {each: _values(*before[each], value) for each, value in make.items()}
-        self._write({f"{QUOTA}{limit_key(each)}": row for each, row in rows.items()})
+        before = {limit: ledger.limits.get(limit, ()) for limit in make}
+        rows = {limit: _values(*before[limit], value) for limit, value in make.items()}
+        self._write({f"{QUOTA}{limit_key(limit)}": row for limit, row in rows.items()})
         refused = self._alter(dict(make), done)
         after: dict[str, Any] = {}
-        for each, value in make.items():
-            old = _values(*before[each]) if before[each] else None
-            after[f"{QUOTA}{limit_key(each)}"] = old if each in refused else _values(value)
+        for limit, value in make.items():
+            old = _values(*before[limit]) if before[limit] else None
+            after[f"{QUOTA}{limit_key(limit)}"] = old if limit in refused else _values(value)
         self._write(after)
         done.made += len(make) - len(refused)
 
@@ -379,10 +377,10 @@ class AccessSync:
         answers = self._target.delete_acls(acls) if acls else {}
         kept = _noted(answers, done, str)
         stay = self._alter(dict.fromkeys(limits), done)
-        rows: dict[str, Any] = {f"{ACL}{acl_key(each)}": None for each in acls if each not in kept}
-        rows |= {f"{QUOTA}{limit_key(each)}": None for each in limits if each not in stay}
+        rows: dict[str, Any] = {f"{ACL}{acl_key(acl)}": None for acl in acls if acl not in kept}
+        rows |= {f"{QUOTA}{limit_key(limit)}": None for limit in limits if limit not in stay}
         done.removed += len(rows)
-        self._write(rows | {f"{HELD}{acl_key(each)}": None for each in plan.drop})
+        self._write(rows | {f"{HELD}{acl_key(acl)}": None for acl in plan.drop})
 
     def _write(self, rows: Mapping[str, Any]) -> None:
         if rows:
@@ -396,6 +394,6 @@ def _values(*values: float) -> dict[str, list[float]]:
 
 def _noted(answers: Mapping[Key, object], done: Done, text: Callable[[Key], str]) -> set[Key]:
     """Note what brokers refused, and return it."""
-    refused = {key: each for key, each in answers.items() if isinstance(each, BrokerError)}
-    done.failed.update({text(key): str(each) for key, each in refused.items()})
+    refused = {key: answer for key, answer in answers.items() if isinstance(answer, BrokerError)}
+    done.failed.update({text(key): str(error) for key, error in refused.items()})
     return set(refused)

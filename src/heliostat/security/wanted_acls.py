@@ -110,7 +110,7 @@ def wanted_acls(
         is for none of them does not concern the link.
     """
     wanted, selected = WantedAcls(), frozenset(topics)
-    for binding in sorted(source, key=lambda each: each.sort_key):
+    for binding in sorted(source, key=lambda acl: acl.sort_key):
         names = rules.names_of(binding.rule.kind)
         if names is None or not binding.is_whole or not _concerns(binding, names, selected):
             continue
@@ -124,12 +124,12 @@ def wanted_acls(
         rule = AclRule(
             principal, binding.rule.operation, binding.rule.kind, pattern.name, pattern.kind
         )
-        for each, is_held in _as_parts(replace(binding, rule=rule), rules.own):
+        for part, is_held in _as_parts(replace(binding, rule=rule), rules.own):
             if is_held is None:
                 wanted.refused[binding] = DENIES_US
             else:
                 into = wanted.held if is_held else wanted.granted
-                into.setdefault(each, []).append(binding)
+                into.setdefault(part, []).append(binding)
     return wanted
 
 

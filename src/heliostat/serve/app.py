@@ -205,11 +205,11 @@ def _add_links(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
         """Return all links in a few figures each."""
 
         def make() -> bytes:
-            seen = watch.observe_all()
+            by_link = watch.observe_all()
             items = [
                 _summary(link, watched.observation.status, max_lag_s)
                 for link in watch.config.links
-                if (watched := seen.get(LinkName(link.name))) is not None
+                if (watched := by_link.get(LinkName(link.name))) is not None
             ]
             return LinkPage(items=items, as_of_ms=watch.clock.wall_ms()).model_dump_json().encode()
 
@@ -223,10 +223,10 @@ def _add_links(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
     )
     def get_link(request: Request, link: LinkParameter, max_lag_s: MaxLag = MAX_LAG_S) -> Response:
         """Return a link, as `heliostat status --json` does, but for its topics."""
-        status, known = status_of(watch, link), configured(watch, link)
+        status, link_config = status_of(watch, link), configured(watch, link)
 
         def make() -> bytes:
-            summary = _summary(known, status, max_lag_s).model_dump()
+            summary = _summary(link_config, status, max_lag_s).model_dump()
             row = {**summary, **asdict(replace(status, topics=[]))}  # thousands, left out anyway
             row.pop("topics")
             return json.dumps(row).encode()
@@ -355,8 +355,10 @@ def _add_problems(app: FastAPI) -> None:
     async def invalid(_: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
         if first["type"] == "json_invalid":  # its place is a position in the text
-            at = first["loc"][-1]
-            return problem(422, f"the body is no JSON: {first['ctx']['error']} (character {at})")
+            position = first["loc"][-1]
+            return problem(
+                422, f"the body is no JSON: {first['ctx']['error']} (character {position})"
+            )
         field = "/".join(str(part) for part in first["loc"][1:])
         return problem(422, str(first["msg"]), field=field or None)
 
@@ -399,12 +401,12 @@ def _summary(link: LinkConfig, status: LinkStatus, max_lag_s: float) -> LinkSumm
         target=link.target,
         state=status.state,
         wish=StandingWish(**status.wish) if status.wish else None,
-        paused=[PausedPlace(**each) for each in status.paused],
+        paused=[PausedPlace(**place) for place in status.paused],
         paused_count=status.paused_count,
         wish_waits=status.wish_waits,
         restarts=LinkRestarts(**status.restarts) if status.restarts else None,
-        limits=[LinkLimit(**each) for each in status.limits],
-        preferences=[TopicPreference(**each) for each in status.preferences],
+        limits=[LinkLimit(**limit) for limit in status.limits],
+        preferences=[TopicPreference(**preference) for preference in status.preferences],
         in_sync=not why,
         why_not_in_sync=why,
         topics=len(status.topics),
@@ -424,7 +426,7 @@ def _summary(link: LinkConfig, status: LinkStatus, max_lag_s: float) -> LinkSumm
         stopped=status.stopped,
         refused=len(status.refused),
         flows=[
-            BeatingFlow(source=one, target=other, age_s=max(0.0, (status.at_ms - at_ms) / 1000))
-            for one, other, at_ms in status.driver.get("interchange", {}).get("flows", ())
+            BeatingFlow(source=source, target=other, age_s=max(0.0, (status.at_ms - at_ms) / 1000))
+            for source, other, at_ms in status.driver.get("interchange", {}).get("flows", ())
         ],
     )

@@ -76,6 +76,6 @@ def _answer(result: Mapping[str, Any]) -> Answer:
         return Answer(text)
     first = result["first_difference"]
     lines = [] if first is None else [f"the first difference: {json.dumps(first)}"]
-    lines += [f"not compared: {json.dumps(each)}" for each in result["not_compared"]]
+    lines += [f"not compared: {json.dumps(row)}" for row in result["not_compared"]]
     lines += [f"the link refuses {name}: {why}" for name, why in result["refused"].items()]
     return Answer(text, {}, tuple(lines) or (text,))

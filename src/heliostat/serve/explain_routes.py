@@ -24,8 +24,8 @@ def explained(watch: Watch, link: str, what: str) -> Explanation:
     """Return the explanation by what the service has seen, and by clusters where that is needed."""
     name = LinkName(link)
     picture = LinkPicture(status_of(watch, link), tuple(watch.partitions(name)))
-    seen = Seen(picture, level_in_s=level_in_s(watch.history(name, FINE_S)))
-    return explain_link(watch.config, link, what, seen)
+    snapshot = Seen(picture, level_in_s=level_in_s(watch.history(name, FINE_S)))
+    return explain_link(watch.config, link, what, snapshot)
 
 
 def add_explain(app: FastAPI, asking: Asking) -> None:

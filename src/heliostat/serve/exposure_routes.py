@@ -46,8 +46,8 @@ def add_exposure(app: FastAPI, asking: Asking) -> None:
         name = asking.link(link).name
         topics = tuple(topic)
 
-        def shown(found: LinkExposure) -> dict[str, Any]:
-            answer = found.to_json()
+        def shown(exposure: LinkExposure) -> dict[str, Any]:
+            answer = exposure.to_json()
             return answer if partitions else {**answer, "partitions": []}
 
         ask = partial(exposed, asking.watch, name, topics)

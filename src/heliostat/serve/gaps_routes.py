@@ -47,8 +47,8 @@ def _add_lost(app: FastAPI, asking: Asking) -> None:
         """Return records that were lost, and what waits for a decision, as `heliostat gaps`."""
         name = asking.link(link).name
 
-        def shown(found: list[GapReport]) -> dict[str, Any]:
-            (report,) = found
+        def shown(reports: list[GapReport]) -> dict[str, Any]:
+            (report,) = reports
             rows = sorted(report.rows, key=lambda row: (row.at_ms, row.key), reverse=True)
             rows = [row for row in rows if topic in {"", row.topic}]
             some, following = rows_page(rows, lambda row: row.key, after, limit)
@@ -82,10 +82,10 @@ def _add_letters(app: FastAPI, asking: Asking) -> None:
         """Return records that could not be copied, as `heliostat dlq list`."""
         link_config = asking.link(link)
 
-        def shown(found: list[DeadLetter]) -> dict[str, Any]:
-            rows = [each for each in reversed(found) if topic in {"", each.source.topic}]
+        def shown(letters: list[DeadLetter]) -> dict[str, Any]:
+            rows = [letter for letter in reversed(letters) if topic in {"", letter.source.topic}]
             some, following = rows_page(rows, lambda row: row.name, after, limit)
-            items = [each.described() for each in some]
+            items = [letter.described() for letter in some]
             return {"total": len(rows), "items": items, "next": following}
 
         ask = partial(letters_of, config, link_config)
@@ -107,11 +107,11 @@ def _add_letters(app: FastAPI, asking: Asking) -> None:
         """Return dead letters of one source offset, with their bytes, as `heliostat dlq show`."""
         link_config = asking.link(link)
 
-        def shown(found: list[DeadLetter]) -> dict[str, Any]:
-            if not found:
+        def shown(letters: list[DeadLetter]) -> dict[str, Any]:
+            if not letters:
                 place = f"{topic}/{partition}/{offset}"
                 raise HTTPException(404, f"link {link} has no dead letter of {place}")
-            return {"items": [each.whole() for each in found]}
+            return {"items": [letter.whole() for letter in letters]}
 
         ask = partial(
             letters_of, config, link_config, TopicName(topic), PartitionId(partition), offset

@@ -41,15 +41,15 @@ def add_groups(app: FastAPI, asking: Asking) -> None:
         """Return groups of the source, and whether each is in sync, as `heliostat groups`."""
         name = asking.link(link).name
 
-        def shown(found: list[LinkGroups]) -> dict[str, Any]:
+        def shown(all_groups: list[LinkGroups]) -> dict[str, Any]:
             views = [
                 view
-                for view in found[0].groups
+                for view in all_groups[0].groups
                 if (view.skip is None or not selected) and not (open_only and view.is_in_sync)
             ]
             answer = {
-                "sync": found[0].sync,
-                "reasons": found[0].reasons,
+                "sync": all_groups[0].sync,
+                "reasons": all_groups[0].reasons,
                 "items": [_row(view) for view in views],
             }
             return page(answer, "items", lambda row: str(row["group"]), after, limit)
@@ -68,16 +68,17 @@ def add_groups(app: FastAPI, asking: Asking) -> None:
         """Return one group, partition by partition, as `heliostat groups --explain`."""
         name = asking.link(link).name
 
-        def shown(found: list[LinkGroups]) -> dict[str, Any]:
-            if not found[0].groups:
+        def shown(all_groups: list[LinkGroups]) -> dict[str, Any]:
+            if not all_groups[0].groups:
                 raise HTTPException(404, f"the source has no group {group} that we may see")
             view = next(
-                (each for each in found[0].groups if each.group == group), found[0].groups[0]
+                (group_view for group_view in all_groups[0].groups if group_view.group == group),
+                all_groups[0].groups[0],
             )
             row = view.to_json()
             return {
                 **_row(view),
-                "sync": found[0].sync,
+                "sync": all_groups[0].sync,
                 "items": row.get("partitions", []),
                 "target_members": row.get("target_members", []),
             }

@@ -37,7 +37,7 @@ PAGE_PATH, STATIC_PATHS = "/", "/static/"
 
 def content_policy(hashes: Iterable[str] = ()) -> str:
     """Return what a page may do, with the hashes of scripts that stand in the page itself."""
-    scripts = " ".join(["'self'", *(f"'{each}'" for each in hashes)])
+    scripts = " ".join(["'self'", *(f"'{digest}'" for digest in hashes)])
     return (
         f"default-src 'none'; script-src {scripts}; style-src 'self'; img-src 'self' data:; "
         "connect-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"

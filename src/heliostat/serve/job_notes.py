@@ -129,7 +129,7 @@ class JobNotes:
         """
         with self._book(self._config(), link) as book:
             book.read()
-            return [self._judged(each) for each in book.jobs.standings()]
+            return [self._judged(standing) for standing in book.jobs.standings()]
 
     def _judged(self, standing: JobStanding) -> JobStanding:
         of_id, now_s = standing.job.job_id, self._clock.monotonic_s()

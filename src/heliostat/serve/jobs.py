@@ -170,16 +170,16 @@ class Jobs:
         if self._notes is None:
             return []
         standings = self._notes.of(self._watch.config.link(link))
-        return [each for each in standings[::-1] if self.get(each.job.job_id) is None]
+        return [standing for standing in standings[::-1] if self.get(standing.job.job_id) is None]
 
     def find_noted(self, of_id: str) -> tuple[LinkName, JobStanding] | None:
         """Return a job of another service, and its link; None: no target that answers has it."""
         names = self._watch.names
         asks = {name: lambda name=name: self.noted(name) for name in names}
         for name, answer in each_answer(asks, LINKS_AT_ONCE).items():
-            for each in () if isinstance(answer, BaseException) else answer:
-                if each.job.job_id == of_id:
-                    return name, each
+            for standing in () if isinstance(answer, BaseException) else answer:
+                if standing.job.job_id == of_id:
+                    return name, standing
         return None
 
     def stop(self) -> None:
@@ -240,9 +240,9 @@ class Jobs:
             return False  # the link has gone
         except HeliostatError:
             return True
-        for each in standings:
-            if each.is_lost:
+        for standing in standings:
+            if standing.is_lost:
                 end = JobEnd(JobState.CUT_SHORT, LOST, self._watch.clock.wall_ms())
-                self._note_end(link, each.job.job_id, end)
-                self._watch.follower(name).events.warn(end.told(each.job.job_id))
-        return any(each.state is JobState.RUNNING for each in standings)
+                self._note_end(link, standing.job.job_id, end)
+                self._watch.follower(name).events.warn(end.told(standing.job.job_id))
+        return any(standing.state is JobState.RUNNING for standing in standings)

@@ -209,7 +209,7 @@ class LongVerbs(Generic[OutcomeT]):
                 return last
             if last is not None and not last.is_over:
                 raise HTTPException(409, f"another one of link {link} is under way already")
-            if sum(not each.is_over for each in self._last.values()) >= AT_ONCE:
+            if sum(not verb.is_over for verb in self._last.values()) >= AT_ONCE:
                 text = f"{AT_ONCE} of them are under way already"
                 raise HTTPException(429, text, headers={"Retry-After": "5"})
             begun = self._under_way.begin(

@@ -21,7 +21,7 @@ After: TypeAlias = Annotated[
 Limit: TypeAlias = Annotated[int, Query(ge=1, le=LIMIT_MAX)]
 PARTITION_MAX = (1 << 31) - 1
 OFFSET_MAX = (1 << 63) - 1
-TOPIC_FIELDS = tuple(each.name for each in fields_of(TopicStatus))
+TOPIC_FIELDS = tuple(field.name for field in fields_of(TopicStatus))
 
 
 def rows_page(
@@ -85,15 +85,15 @@ def field_of(partitions: Sequence[PartitionStatus], clock: Clock) -> dict[str, A
     states = {name: place for place, name in enumerate(dict.fromkeys(p.state for p in partitions))}
     rows = [
         [
-            topics[each.source],
-            each.partition,
-            states[each.state],
-            each.records_per_s,
-            each.lag_records,
-            each.lag_s,
-            each.position,
+            topics[partition.source],
+            partition.partition,
+            states[partition.state],
+            partition.records_per_s,
+            partition.lag_records,
+            partition.lag_s,
+            partition.position,
         ]
-        for each in partitions
+        for partition in partitions
     ]
     return {
         "topics": list(topics),

@@ -86,15 +86,17 @@ def _add_schemas(app: FastAPI, asking: Asking) -> None:
             from heliostat.operate.schemas import link_schemas
 
             off = {"strategy": "off", "in_sync": True, "versions": [], "derived": []}
-            return next((each.to_json() for each in link_schemas(asking.watch.config, name)), off)
+            return next(
+                (schemas.to_json() for schemas in link_schemas(asking.watch.config, name)), off
+            )
 
-        def shown(found: dict[str, Any]) -> dict[str, Any]:
-            rows = [row for row in found["versions"] if not state or row["state"] in state]
+        def shown(schemas: dict[str, Any]) -> dict[str, Any]:
+            rows = [row for row in schemas["versions"] if not state or row["state"] in state]
             answer = {
-                "strategy": found["strategy"],
-                "in_sync": found["in_sync"],
-                "states": Counter(row["state"] for row in found["versions"]),
-                "derived": found["derived"],
+                "strategy": schemas["strategy"],
+                "in_sync": schemas["in_sync"],
+                "states": Counter(row["state"] for row in schemas["versions"]),
+                "derived": schemas["derived"],
                 "items": rows,
             }
             return page(answer, "items", _version, after, limit)
@@ -136,4 +138,4 @@ def _add_offsets(app: FastAPI, asking: Asking) -> None:
             return translated(asking.watch.config, link_config, [question], Side(to)).to_json()
 
         key = f"offset {link} {topic}/{partition}/{offset} {to}"
-        return asking.answer(request, key, ask, lambda found: found)
+        return asking.answer(request, key, ask, lambda translation: translation)

@@ -103,11 +103,11 @@ def serve(
 
 def _home_follower(watch: Watch, file: ConfigFile, only: str | None) -> HomeFollower | None:
     """Follow the links of the home, if the file names one and not a link of its own is served."""
-    if file.config.service.home is None or any(each.name == only for each in file.config.links):
+    if file.config.service.home is None or any(link.name == only for link in file.config.links):
         return None
 
     def change(look: HomeLook) -> None:
-        links = tuple(each for each in look.whole.config.links if only in (None, each.name))
+        links = tuple(link for link in look.whole.config.links if only in (None, link.name))
         watch.change_to(watch.config.model_copy(update={"links": links}))
 
     follower = HomeFollower(lambda: file, change, watch.service_events.warn, contents=home_contents)

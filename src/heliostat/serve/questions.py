@@ -142,13 +142,13 @@ class Asking:
         self, request: Request, key: str, ask: Callable[[], Any], shown: Callable[[Any], Any]
     ) -> Response:
         """Answer with what a question's answer is as JSON, and when that was so."""
-        known = self.questions.get(key, ask)
+        reply = self.questions.get(key, ask)
 
         def make() -> bytes:
-            return json.dumps({**shown(known.value), "as_of_ms": known.at_ms}).encode()
+            return json.dumps({**shown(reply.value), "as_of_ms": reply.at_ms}).encode()
 
         # The time is a part of the key: what was made of an older answer is not shown again.
-        name = f"{known.at_ms} {request.url.path}?{request.url.query}"
+        name = f"{reply.at_ms} {request.url.path}?{request.url.query}"
         return self._bodies.get(name, make).response(request, "application/json")
 
 

@@ -240,8 +240,8 @@ def _add_wait(app: FastAPI, asking: Asking) -> None:
         of, by = asking.link(link), caller_of(request)
 
         def carry_out(tell: Tell) -> Crossed:
-            config, told = asking.watch.config, InLines(tell, asking.watch.clock)
-            verb = partial(wait_until_crossed, config, of, body.topics, body.within_s, told)
+            config, lines = asking.watch.config, InLines(tell, asking.watch.clock)
+            verb = partial(wait_until_crossed, config, of, body.topics, body.within_s, lines)
             names = ", ".join(body.topics[:NAMES_MAX])
             return _in_events(asking, of, by, f"waiting until {names} has crossed", verb)
 

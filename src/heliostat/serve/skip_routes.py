@@ -87,8 +87,8 @@ def add_skip(app: FastAPI, asking: Asking) -> None:
         by, of = require_admin(request), asking.link(link)
         require_typed(of.name, body, dry_run=dry_run)
         wanted = {
-            TopicPartition(TopicName(each.topic), PartitionId(each.partition)): Offset(each.to)
-            for each in body.items
+            TopicPartition(TopicName(place.topic), PartitionId(place.partition)): Offset(place.to)
+            for place in body.items
         }
         with running.of(of.name):
             answer = skip(asking.watch.config, of, wanted, by=by, dry_run=dry_run)

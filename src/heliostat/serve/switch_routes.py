@@ -183,7 +183,7 @@ def add_switch(app: FastAPI, asking: Asking, switches: Switches) -> None:
         own = switches.last(of)
         if own is not None and own.run is not None and not own.is_over:
             return JSONResponse(_view(own.run, of, is_carried_out=True))
-        known = asking.questions.get(f"run {of.name}", partial(last_run, asking.watch.config, of))
-        if known.value is None:
+        reply = asking.questions.get(f"run {of.name}", partial(last_run, asking.watch.config, of))
+        if reply.value is None:
             raise HTTPException(404, f"link {of.name} was never switched")
-        return JSONResponse(_view(known.value, of))
+        return JSONResponse(_view(reply.value, of))

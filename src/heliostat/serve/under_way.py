@@ -45,7 +45,10 @@ class UnderWay:
                 text = "this service begins anew with another configuration; ask again"
                 raise HTTPException(503, text, headers={"Retry-After": "2"})
             work = make()
-            self._works = [*(each for each in self._works if not each.is_over), work]
+            self._works = [
+                *(earlier_work for earlier_work in self._works if not earlier_work.is_over),
+                work,
+            ]
             return work
 
     def close_if_idle(self) -> bool:

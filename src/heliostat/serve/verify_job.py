@@ -150,15 +150,15 @@ class VerifyJob:
     def _take(self, line: str) -> None:
         """Take a line; Spark's own, which are no objects of ours, tell nothing here."""
         try:
-            told = json.loads(line)
+            message = json.loads(line)
         except ValueError:
             return
-        if not isinstance(told, dict):
+        if not isinstance(message, dict):
             return
         with self._lock:
-            self._progress = told.get("progress", self._progress)
-            self.result = told.get("result", self.result)
-            self.problem = told.get("problem", self.problem)
+            self._progress = message.get("progress", self._progress)
+            self.result = message.get("result", self.result)
+            self.problem = message.get("problem", self.problem)
 
     def _read_errors(self) -> None:
         assert self._process.stderr is not None

@@ -86,7 +86,11 @@ def add_verify(app: FastAPI, asking: Asking, jobs: Jobs) -> None:
             except HTTPException as failure:
                 noted, error = [], str(failure.detail)
             own = {item["id"] for item in items}
-            items += [standing_json(name, each) for each in noted if each.job.job_id not in own]
+            items += [
+                standing_json(name, standing)
+                for standing in noted
+                if standing.job.job_id not in own
+            ]
             items.sort(key=lambda item: item["started_ms"], reverse=True)
         return JSONResponse({"items": items, "error": error})
 
@@ -95,10 +99,10 @@ def add_verify(app: FastAPI, asking: Asking, jobs: Jobs) -> None:
 
 def _add_job(app: FastAPI, asking: Asking, jobs: Jobs) -> None:
     def noted(job_id: str) -> tuple[LinkName, JobStanding]:
-        known = asking.questions.get(f"job {job_id}", partial(jobs.find_noted, job_id)).value
-        if known is None:
+        job = asking.questions.get(f"job {job_id}", partial(jobs.find_noted, job_id)).value
+        if job is None:
             raise HTTPException(404, f"there is no job {job_id[:64]}; the last 20 are kept")
-        return cast("tuple[LinkName, JobStanding]", known)
+        return cast("tuple[LinkName, JobStanding]", job)
 
     @app.get(
         "/api/v1/jobs/{job}",

@@ -142,8 +142,8 @@ class Watch:
                 self._start(name, added.follower)
         gone = [self._links[name] for name in self._links.keys() - wanted.keys()]
         self._links = {name: self._links[name] for name in wanted}
-        for each in gone if self._is_started else ():
-            each.follower.stop()
+        for link_watch in gone if self._is_started else ():
+            link_watch.follower.stop()
 
     def start(self) -> None:
         """Begin to follow and watch."""
@@ -231,7 +231,7 @@ class Watch:
     def events(self, link: LinkName | None, after: int) -> list[EventRow]:
         """Return events with larger numbers: of a link, or of all links and the service itself."""
         chosen = self._links.values() if link is None else [self._links[link]]
-        rows = [row for each in chosen for row in each.follower.events.rows(after)]
+        rows = [row for link_watch in chosen for row in link_watch.follower.events.rows(after)]
         if link is None:
             rows += self.service_events.rows(after)
         return sorted(rows, key=lambda row: row.id)
@@ -307,9 +307,9 @@ class Watch:
         return samples.text().encode()
 
 
-def _has_ends_of(one: LinkConfig, other: LinkConfig) -> bool:
+def _has_ends_of(link: LinkConfig, other: LinkConfig) -> bool:
     """Whether two links join the same clusters."""
-    return (one.source, one.target) == (other.source, other.target)
+    return (link.source, link.target) == (other.source, other.target)
 
 
 def _write_process(samples: Samples, process: psutil.Process) -> None:

@@ -214,15 +214,15 @@ class StatusBoard:
         """Return records a second, as last reported, by index in `specs`."""
         with self._lock:
             newest_ms = max((lane.newest.at_ms for lane in self._reports.lanes.values()), default=0)
-            found: list[tuple[int, float]] = []
+            rates: list[tuple[int, float]] = []
             for place, spec in enumerate(specs):
                 row = self._reports.rows.get(spec.source)
                 if row is None or row.rate < RATE_MIN:
                     continue
                 rate = row.rate_now(newest_ms)
                 if rate >= RATE_MIN:
-                    found.append((place, round(rate, 2)))
-            return tuple(found)
+                    rates.append((place, round(rate, 2)))
+            return tuple(rates)
 
     def problems(self) -> list[PartitionProblem]:
         """Return partitions that are not copied as they should be."""

@@ -53,12 +53,12 @@ def read_ends(
         except (ConnectionLost, BrokerError):
             return {}
         (topics, source_ends), (_, target_ends) = both["source"], both["target"]
-        found = {
+        ends = {
             item.source: BothEnds(source_ends[item.source], target_ends[item.target])
             for item in reports
             if item.source in source_ends and item.target in target_ends
         }
-        return found | _with_ages(there, topics, reports, found)
+        return ends | _with_ages(there, topics, reports, ends)
 
 
 def _leader(topics: Topics, partition: TopicPartition) -> BrokerId | None:
@@ -72,15 +72,15 @@ def _log_ends(
 ) -> dict[TopicPartition, Offset]:
     """Return where logs end, by their leaders."""
     by_broker: dict[BrokerId, list[TopicPartition]] = {}
-    for each in partitions:
-        if (broker := _leader(topics, each)) is not None:
-            by_broker.setdefault(broker, []).append(each)
-    found: dict[TopicPartition, Offset] = {}
+    for partition in partitions:
+        if (broker := _leader(topics, partition)) is not None:
+            by_broker.setdefault(broker, []).append(partition)
+    by_partition: dict[TopicPartition, Offset] = {}
     for answer in cluster.ranges_of(by_broker, replica_id=replica_id).values():
         if not isinstance(answer, ConnectionLost):
             ends = answer[1].items()
-            found |= {at: end for at, end in ends if not isinstance(end, BrokerError)}
-    return found
+            by_partition |= {place: end for place, end in ends if not isinstance(end, BrokerError)}
+    return by_partition
 
 
 def _with_ages(
@@ -97,9 +97,9 @@ def _with_ages(
 
     places: dict[int, Offset] = {}
     for index, item in enumerate(reports):
-        known = ends.get(item.source)
-        position = None if known is None else position_of(item, known.target)
-        if known is not None and position is not None and position < known.source:
+        both_ends = ends.get(item.source)
+        position = None if both_ends is None else position_of(item, both_ends.target)
+        if both_ends is not None and position is not None and position < both_ends.source:
             places[index] = Offset(position)
     places = dict(list(places.items())[:AGES_MAX])
     brokers = {index: _leader(topics, reports[index].source) for index in places}
@@ -108,7 +108,7 @@ def _with_ages(
     def read(offsets: Mapping[int, Offset], room: int = SMALL_BATCH_BYTES) -> Batches:
         ids = {name: topic.topic_id for name, topic in topics.items()}
         of = {index: reports[index].source for index in offsets}
-        asked = {i: BatchAt(of[i], ids[of[i].topic], at) for i, at in offsets.items()}
+        asked = {i: BatchAt(of[i], ids[of[i].topic], offset) for i, offset in offsets.items()}
         return read_led(cluster, leaders, asked, room)
 
     times = times_at(places, read)

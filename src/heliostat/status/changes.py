@@ -86,8 +86,8 @@ class Changes:
             # If no lane has checked it since the driver started, the start is unknown.
             since_ms = item.since_ms if item.since_ms > 0 else now_ms
             self._problems[item.source, item.partition] = (_what(item), since_ms)
-        told = {(item.source, item.partition): (_words(item), item.code) for item in worse}
-        self._tell(told, "partitions are not copied as they should be", self._warn)
+        texts = {(item.source, item.partition): (_words(item), item.code) for item in worse}
+        self._tell(texts, "partitions are not copied as they should be", self._warn)
         ended: dict[_Key, tuple[str, str]] = {}
         for key in over:
             (state, code), since_ms = self._problems.pop(key)
@@ -122,16 +122,16 @@ class Changes:
                 self._info(text, _about(retry.keys, code))
                 del self._retries[code]
 
-    def _tell(self, told: Mapping[_Key, tuple[str, str]], words: str, say: Say) -> None:
+    def _tell(self, texts: Mapping[_Key, tuple[str, str]], words: str, say: Say) -> None:
         """Log what is told of partitions, text and code: a line for each topic and text."""
         alike: dict[tuple[str, str, str], list[int]] = {}
-        for (topic, partition), (text, code) in told.items():
+        for (topic, partition), (text, code) in texts.items():
             alike.setdefault((topic, text, code), []).append(partition)
         lines = list(alike.items())
-        for (topic, text, code), found in lines[:LISTED_MAX]:
-            about = _about([(topic, number) for number in found], code)
-            say(f"{_named({topic: found})} {text}", about)
-        if left := sum(len(found) for _, found in lines[LISTED_MAX:]):
+        for (topic, text, code), numbers in lines[:LISTED_MAX]:
+            about = _about([(topic, number) for number in numbers], code)
+            say(f"{_named({topic: numbers})} {text}", about)
+        if left := sum(len(partitions) for _, partitions in lines[LISTED_MAX:]):
             self._warn(f"and {left} more {words}: see `heliostat status`")
 
     def consume(self, alarms: Alarms | None) -> None:
@@ -169,10 +169,10 @@ def _words(item: PartitionProblem) -> str:
 
 
 def _by_topic(keys: Iterable[_Key]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
+    by_topic: dict[str, list[int]] = {}
     for topic, partition in keys:
-        found.setdefault(topic, []).append(partition)
-    return found
+        by_topic.setdefault(topic, []).append(partition)
+    return by_topic
 
 
 def _settles_within_ms(item: PartitionProblem) -> int:

@@ -128,20 +128,20 @@ def search(
     low_s, high_s = newest_ms / 1000 - HOUR_S, newest_ms / 1000
     while high_s - low_s > NARROW_S:
         middle_s = (low_s + high_s) / 2
-        seen = next(_told(progress, partition, middle_s, end), None)
-        if seen is None or seen.position > offset:
+        sighting = next(_told(progress, partition, middle_s, end), None)
+        if sighting is None or sighting.position > offset:
             high_s = middle_s
         else:
-            low_s = max(middle_s, min(seen.at_s, high_s))
-    found: list[Sighting] = []
+            low_s = max(middle_s, min(sighting.at_s, high_s))
+    sightings: list[Sighting] = []
     passed_s: float | None = None
     for row in _sightings(progress, partition, low_s - NARROW_S, end):
-        found.append(row)
+        sightings.append(row)
         if passed_s is None and row.position > offset:
             passed_s = row.at_s
         if passed_s is not None and row.at_s > passed_s + 2 * TOLD_WITHIN_S:
             break
-    return copied_between(found, offset)
+    return copied_between(sightings, offset)
 
 
 def _told(

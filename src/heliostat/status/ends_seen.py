@@ -40,10 +40,10 @@ class EndsSeen:
         if item.high_watermark < 0:
             return
         seen_ms = NOT_SEEN_MS if item.is_end_old else at_ms
-        known = self.ends.get(item.source)
-        if known is None or seen_ms > known.at_ms:
+        before = self.ends.get(item.source)
+        if before is None or seen_ms > before.at_ms:
             self.ends[item.source] = SourceSeen(end, seen_ms)
-        elif known.at_ms == NOT_SEEN_MS and end > known.end:
+        elif before.at_ms == NOT_SEEN_MS and end > before.end:
             self.ends[item.source] = SourceSeen(end, NOT_SEEN_MS)
 
     def are_known(self, partitions: Iterable[TopicPartition]) -> bool:
@@ -71,7 +71,7 @@ def ends_seen(
     ConnectionLost, BrokerError
         The target does not answer.
     """
-    seen, wanted = EndsSeen(), set(partitions)
+    ends, wanted = EndsSeen(), set(partitions)
     with closing(RecentRecords(target, progress_topic(link))) as progress:
         newest = progress.newest() if progress.exists() else None
         if newest is None:
@@ -80,15 +80,15 @@ def ends_seen(
         for back_s in BACK_S:
             begin = progress.seek(newest_ms - int(back_s * 1000))
             if begin < end:
-                _read(progress, end, seen, wanted)
+                _read(progress, end, ends, wanted)
                 end = begin
-            if is_over() or seen.are_known(wanted):
+            if is_over() or ends.are_known(wanted):
                 break
-    return {place: each for place, each in seen.ends.items() if place in wanted}
+    return {place: source_end for place, source_end in ends.ends.items() if place in wanted}
 
 
 def _read(
-    progress: RecentRecords, end: Offset, seen: EndsSeen, wanted: Collection[TopicPartition]
+    progress: RecentRecords, end: Offset, ends: EndsSeen, wanted: Collection[TopicPartition]
 ) -> None:
     topics = {place.topic for place in wanted}
     for record in progress.read_to(end):
@@ -96,8 +96,8 @@ def _read(
             continue
         try:
             own = [topic for topic in record.value["topics"] if topic[0] in topics]
-            told = decode_progress({**record.value, "topics": own})
+            lane_progress = decode_progress({**record.value, "topics": own})
         except NOT_A_ROW:
             continue  # whoever shows the status tells it
-        for item in told.report.partitions:
-            seen.take(item, told.at_ms)
+        for item in lane_progress.report.partitions:
+            ends.take(item, lane_progress.at_ms)

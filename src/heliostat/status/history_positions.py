@@ -63,8 +63,8 @@ class PositionsMinute:
     def place_of(self, name: bytes) -> int | None:
         """Return a partition's place in the order, if it became known in this minute."""
         framed = b"\n" + self.names + b"\n"
-        found = framed.find(b"\n" + name + b"\n")
-        return None if found < 0 else self.first + framed.count(b"\n", 0, found)
+        index = framed.find(b"\n" + name + b"\n")
+        return None if index < 0 else self.first + framed.count(b"\n", 0, index)
 
     def number_at(self, place: int) -> int | None:
         """Return the position at a place, or by how much it has moved; None: there is none."""
@@ -88,29 +88,31 @@ class PositionMinutes:
 
     def take(self, positions: Mapping[TopicPartition, int], at_ms: int) -> bytes | None:
         """Return a record's value for the minute that ends now; None: nothing is known."""
-        known = {place: at for place, at in positions.items() if at >= 0}
-        moved = [known.get(place, was) - was for place, was in self._order.items()]
+        offsets = {place: offset for place, offset in positions.items() if offset >= 0}
+        moved = [offsets.get(place, was) - was for place, was in self._order.items()]
         room = max(0, PLACES_MAX - len(self._order))
-        new = dict(islice(((p, at) for p, at in known.items() if p not in self._order), room))
+        new = dict(
+            islice(((p, offset) for p, offset in offsets.items() if p not in self._order), room)
+        )
         numbers = [*moved, *new.values()]
         is_far = any(not -_MOVED_MAX <= number < _MOVED_MAX for number in numbers)
         is_due = not self._is_learnt and self._number == LEARNT_AFTER
         if at_ms // HOUR_MS != self._hour or is_far or is_due:
-            return self._begin(known, at_ms)
+            return self._begin(offsets, at_ms)
         first = len(self._order)
-        self._order = {p: known.get(p, was) for p, was in self._order.items()} | new
+        self._order = {p: offsets.get(p, was) for p, was in self._order.items()} | new
         self._number += 1
         return _encoded(at_ms, self._number, first, new, numbers)
 
-    def _begin(self, known: Mapping[TopicPartition, int], at_ms: int) -> bytes | None:
-        begun, self._begun = self._begun, known
+    def _begin(self, offsets: Mapping[TopicPartition, int], at_ms: int) -> bytes | None:
+        begun, self._begun = self._begun, offsets
         self._is_learnt = bool(begun)
         ordered = sorted(
-            known, key=lambda place: (begun.get(place, known[place]) - known[place], place)
+            offsets, key=lambda place: (begun.get(place, offsets[place]) - offsets[place], place)
         )
-        self._order = {place: known[place] for place in ordered[:PLACES_MAX]}
-        self._hour, self._number = (at_ms // HOUR_MS, 0) if known else (-1, -1)
-        if not known:
+        self._order = {place: offsets[place] for place in ordered[:PLACES_MAX]}
+        self._hour, self._number = (at_ms // HOUR_MS, 0) if offsets else (-1, -1)
+        if not offsets:
             return None
         return _encoded(at_ms, 0, 0, self._order, list(self._order.values()))
 

@@ -121,13 +121,13 @@ def _event(row: Sequence[Any]) -> PastEvent:
 
 
 def _point(names: Sequence[str], row: Sequence[Any]) -> Point:
-    known = dict(zip(names, row, strict=True))
-    figures = {name: _number(known.get(name)) for name in _FIGURES}
+    by_name = dict(zip(names, row, strict=True))
+    figures = {name: _number(by_name.get(name)) for name in _FIGURES}
     lag = figures["lag_records"]
     figures["lag_records"] = None if lag is None else int(lag)
     for name in ("records_per_s", "bytes_per_s"):
         figures[name] = figures[name] or 0.0
-    at_ms, state = int(known["at_ms"]), str(known["state"])
+    at_ms, state = int(by_name["at_ms"]), str(by_name["state"])
     return Point(at_ms=at_ms, state=state, **figures)  # type: ignore[arg-type]  # by name
 
 
@@ -208,8 +208,8 @@ def _places(text: bytes, count: int, only: Iterable[str] | None) -> list[tuple[s
             raise ValueError("it has other names than it says")
         return [(name, place) for place, name in enumerate(names)]
     framed = b"\n" + text + b"\n"
-    found = ((name, framed.find(f"\n{name}\n".encode())) for name in only if count)
-    places = [(name, framed.count(b"\n", 0, at)) for name, at in found if at >= 0]
+    indexes = ((name, framed.find(f"\n{name}\n".encode())) for name in only if count)
+    places = [(name, framed.count(b"\n", 0, index)) for name, index in indexes if index >= 0]
     if any(place >= count for _, place in places):
         raise ValueError("it has other names than it says")
     return places

@@ -126,16 +126,16 @@ def loss_of(
         When the transaction began that holds back the first of them (-1: none does, or not known).
     """
     if reading is not Reading.CURRENT and ends is not None:
-        found = _read(item, ends, now_ms)
+        loss = _read(item, ends, now_ms)
     elif reading is Reading.OUTDATED or not 0 <= item.position <= item.high_watermark:
         return NOT_KNOWN  # beyond its end: the source lost what was copied, and may have other
     else:
-        found = _to_log_end(item, now_ms, open_since_ms)
+        loss = _to_log_end(item, now_ms, open_since_ms)
         if reading is not Reading.CURRENT or item.is_end_old:
-            found = Lag(found.records, found.age_s, 1) if found.records else NOT_KNOWN
+            loss = Lag(loss.records, loss.age_s, 1) if loss.records else NOT_KNOWN
     if item.code == PartitionCode.SOURCE_TRUNCATED:  # below the position it may have other records
-        return Lag(found.records, found.age_s, 1) if found.records else NOT_KNOWN
-    return found
+        return Lag(loss.records, loss.age_s, 1) if loss.records else NOT_KNOWN
+    return loss
 
 
 def _to_log_end(item: PartitionReport, now_ms: int, open_since_ms: int) -> Lag:
@@ -177,9 +177,9 @@ def summed(lags: Iterable[Lag]) -> Lag:
     where that of some missing record is not.
     """
     every = list(lags)
-    unknown = sum(each.unknown for each in every)
-    records = sum(each.records or 0 for each in every)
-    behind = [each.age_s for each in every if each.records]
+    unknown = sum(lag.unknown for lag in every)
+    records = sum(lag.records or 0 for lag in every)
+    behind = [lag.age_s for lag in every if lag.records]
     ages = [age_s for age_s in behind if age_s is not None]
     if unknown and not records:
         return Lag(None, None, unknown)

@@ -34,14 +34,14 @@ def _percentiles_of(counts: Mapping[int, int]) -> Percentiles | None:
     half, most = 0.50 * total, 0.99 * total
     p50_ms: float | None = None
     p99_ms: float | None = None
-    seen, sum_ms, buckets = 0, 0.0, sorted(counts)
+    rank, sum_ms, buckets = 0, 0.0, sorted(counts)
     for bucket in buckets:
         count, latency_ms = counts[bucket], _upper_ms(bucket)
-        seen += count
+        rank += count
         sum_ms += latency_ms * count
-        if p50_ms is None and seen >= half:
+        if p50_ms is None and rank >= half:
             p50_ms = latency_ms
-        if p99_ms is None and seen >= most:
+        if p99_ms is None and rank >= most:
             p99_ms = latency_ms
     last_ms = _upper_ms(buckets[-1])
     bounds_ms = last_ms if p50_ms is None else p50_ms, last_ms if p99_ms is None else p99_ms
@@ -77,9 +77,9 @@ class TopicLatencies:
                 counts = dict(counts)
                 for bucket, count in current.items():
                     counts[bucket] = counts.get(bucket, 0) + count
-            found = _percentiles_of(current if current and not counts else counts)
-            if found is not None:
-                yield topic, found
+            percentiles = _percentiles_of(current if current and not counts else counts)
+            if percentiles is not None:
+                yield topic, percentiles
 
     def _turn(self, at_ms: int) -> None:
         half = at_ms // HALF_MS

@@ -43,14 +43,14 @@ def service_of(status: LinkStatus, max_lag_s: float) -> Service:
 
 def nagios_line(statuses: Sequence[LinkStatus], max_lag_s: float) -> tuple[Service, str]:
     """Return the worst service, and the line: what is wrong, `|`, and performance data."""
-    found = [(service_of(status, max_lag_s), status) for status in statuses]
-    worst = max((service for service, _ in found), key=_WORSE.index, default=Service.UNKNOWN)
+    services = [(service_of(status, max_lag_s), status) for status in statuses]
+    worst = max((service for service, _ in services), key=_WORSE.index, default=Service.UNKNOWN)
     wrong = [
         f"{status.link}: {', '.join(status.why_not_in_sync(max_lag_s))}"
-        for service, status in found
+        for service, status in services
         if service is not Service.OK
     ]
-    words = "; ".join(wrong) or f"{len(found)} links in sync"
+    words = "; ".join(wrong) or f"{len(services)} links in sync"
     figures = " ".join(_figures(status, max_lag_s) for status in statuses)
     return worst, f"{line_of(worst, words)} | {figures}" if figures else line_of(worst, words)
 

@@ -57,17 +57,19 @@ class OpenTransactions:
         held = self._held()
         asked = sorted(held, key=lambda partition: (-held[partition], partition))[:LISTED_MAX]
         now_ms = self._wall_ms()
-        found: dict[_Key, int] = {}
+        since_ms: dict[_Key, int] = {}
         for partition, answer in (self._source.open_transactions(asked) if asked else {}).items():
             # Brokers before Kafka 2.8 don't support it: the number of records is shown anyway.
-            for each in () if isinstance(answer, BrokerError) else answer:
-                key = (partition, each.producer_id, int(each.first))
-                written_ms = each.last_timestamp_ms if each.last_timestamp_ms >= 0 else now_ms
-                found[key] = self._open.get(key, min(now_ms, written_ms))
-        unnamed = {producer for _, producer, _ in found} - self._names.keys()
+            for transaction in () if isinstance(answer, BrokerError) else answer:
+                key = (partition, transaction.producer_id, int(transaction.first))
+                written_ms = (
+                    transaction.last_timestamp_ms if transaction.last_timestamp_ms >= 0 else now_ms
+                )
+                since_ms[key] = self._open.get(key, min(now_ms, written_ms))
+        unnamed = {producer for _, producer, _ in since_ms} - self._names.keys()
         names = self._source.transactional_ids(unnamed) if unnamed else {}
         self._names |= {producer: names.get(producer, "") for producer in unnamed}
-        self._open, self._records = found, held
+        self._open, self._records = since_ms, held
 
     def report(self) -> list[dict[str, object]]:
         """Return rows for the driver's report, the oldest first; `HeldBack` is built from them."""

@@ -171,16 +171,16 @@ def unknown_between(first_ms: int, second_ms: int) -> tuple[Point, Point]:
 
 def with_breaks(points: Iterable[Point], step_s: int) -> list[Point]:
     """Return points in order, each moment once, with the times between that nobody noted."""
-    found: list[Point] = []
+    series: list[Point] = []
     for point in sorted(points, key=lambda point: point.at_ms):
-        if found:
-            apart_ms = point.at_ms - found[-1].at_ms
+        if series:
+            apart_ms = point.at_ms - series[-1].at_ms
             if apart_ms <= 0:
                 continue
             if apart_ms > 2_500 * step_s:
-                found += unknown_between(found[-1].at_ms, point.at_ms)
-        found.append(point)
-    return found
+                series += unknown_between(series[-1].at_ms, point.at_ms)
+        series.append(point)
+    return series
 
 
 def in_steps(points: Iterable[Point], step_s: int) -> list[Point]:

@@ -87,33 +87,45 @@ class ProgressWatch:
         if not missing or item.code or item.state not in _MOVING:
             self._standing.pop(source, None)
             return
-        known = self._standing.get(source)
-        if known is None or (known.position, known.target_end) != (item.position, item.target_end):
+        standstill = self._standing.get(source)
+        if standstill is None or (standstill.position, standstill.target_end) != (
+            item.position,
+            item.target_end,
+        ):
             here = (source, item.position, item.target_end, at_ms, at_ms, missing)
             self._standing[source] = Standstill(*here)
         else:
-            self._standing[source] = replace(known, seen_ms=at_ms, missing=missing)
+            self._standing[source] = replace(standstill, seen_ms=at_ms, missing=missing)
 
     def keep(self, sources: Collection[TopicPartition]) -> None:
         """Forget all others: they are not copied any more."""
         if self._standing.keys() - sources:
-            kept = {at: each for at, each in self._standing.items() if at in sources}
+            kept = {
+                source: standstill
+                for source, standstill in self._standing.items()
+                if source in sources
+            }
             self._standing = kept
 
     def found(self) -> list[Standstill]:
         """Return those that stand for too long, the longest first."""
-        found = (
-            each
-            for each in self._standing.values()
-            if each.seen_ms - each.since_ms >= AFTER_S * 1000
+        standstills = (
+            standstill
+            for standstill in self._standing.values()
+            if standstill.seen_ms - standstill.since_ms >= AFTER_S * 1000
         )
-        return sorted(found, key=lambda each: (each.since_ms, str(each.source)))
+        return sorted(
+            standstills, key=lambda standstill: (standstill.since_ms, str(standstill.source))
+        )
 
 
-def report_of(found: Iterable[Standstill]) -> dict[str, Any]:
+def report_of(standstills: Iterable[Standstill]) -> dict[str, Any]:
     """Return them for the driver's report, which is written each second."""
-    every = list(found)
-    return {"count": len(every), "partitions": [each.to_json() for each in every[:NAMED_MAX]]}
+    every = list(standstills)
+    return {
+        "count": len(every),
+        "partitions": [standstill.to_json() for standstill in every[:NAMED_MAX]],
+    }
 
 
 def reported(driver: Mapping[str, Any]) -> list[Standstill]:

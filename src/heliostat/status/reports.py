@@ -70,15 +70,15 @@ class LaneReports:
 
 
 def _new_counts(
-    known: dict[RoundId, list[int]], its_round: RoundId, reported: list[int]
+    counts_by_round: dict[RoundId, list[int]], its_round: RoundId, reported: list[int]
 ) -> list[int]:
-    """Return what of a round's counts was not reported before; note them in `known`."""
-    was = known.get(its_round)
-    if was is None and known and its_round < min(known):
+    """Return what of a round's counts was not reported before; note them in `counts_by_round`."""
+    was = counts_by_round.get(its_round)
+    if was is None and counts_by_round and its_round < min(counts_by_round):
         return []
-    known[its_round] = reported
-    if len(known) > 2:
-        del known[min(known)]
+    counts_by_round[its_round] = reported
+    if len(counts_by_round) > 2:
+        del counts_by_round[min(counts_by_round)]
     if was is None:
         return reported
     was = [*was, *([0] * (len(reported) - len(was)))]
@@ -147,9 +147,9 @@ class Reports:
     def is_complete(self) -> bool:
         """Return whether all running lanes, and all their partitions, have reported."""
         lanes = {LaneId(int(lane)) for lane in self.driver.get("generations", ())}
-        known = Counter(row.lane for row in self.rows.values())
+        row_counts = Counter(row.lane for row in self.rows.values())
         return lanes <= self.lanes.keys() and all(
-            known[number] >= lane.newest.report.lane_partitions
+            row_counts[number] >= lane.newest.report.lane_partitions
             for number, lane in self.lanes.items()
         )
 
@@ -165,7 +165,7 @@ class Reports:
     def steering(self) -> tuple[object, ...]:
         """Return what operators and owners change; no figure that changes by itself."""
         driver, wishes = self.driver, self.driver.get("wishes", {})
-        orders = tuple((each["id"], each["stage"]) for each in wishes.get("orders", ()))
+        orders = tuple((order["id"], order["stage"]) for order in wishes.get("orders", ()))
         named = (driver.get("instance"), driver.get("state"), wishes.get("answered"))
         return (*named, orders, len(self.rows))
 
@@ -183,8 +183,8 @@ class Reports:
         self._instance = value.get("instance")
         wanted = {LaneId(int(lane)) for lane in self.driver.get("generations", {})}
         at_ms = int(self.driver.get("at_ms", 0))
-        known = {} if is_other else self.wanted_since
-        self.wanted_since = {lane: known.get(lane, at_ms) for lane in wanted}
+        wanted_since = {} if is_other else self.wanted_since
+        self.wanted_since = {lane: wanted_since.get(lane, at_ms) for lane in wanted}
         since = {
             lane: self._gone.get(lane, at_ms) for lane in self._gone.keys() | self.lanes.keys()
         }

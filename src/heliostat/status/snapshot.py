@@ -71,27 +71,27 @@ class Snapshot:
             return None
         driver = self._reports.driver
         turns, waiting = driver.get("places", ""), driver.get("waiting", {})
-        found = {
+        alarms = {
             f"lane {lane}": Alarm(text, f"lane {lane} reports", lane)
             for lane, text in self._silent_lanes().items()
             if str(lane) not in waiting
         }
         if turns:
-            found["turns"] = Alarm(f"lanes take turns: {turns}", "lanes take turns no more")
+            alarms["turns"] = Alarm(f"lanes take turns: {turns}", "lanes take turns no more")
         for lane, text in self._failing_lanes().items():
-            found[f"rounds of lane {lane}"] = Alarm(text, f"lane {lane}: its round works", lane)
-        found |= _standing_alarms(driver, self._now_ms)
-        return Alarms(found, self._reports.wanted_since.keys())
+            alarms[f"rounds of lane {lane}"] = Alarm(text, f"lane {lane}: its round works", lane)
+        alarms |= _standing_alarms(driver, self._now_ms)
+        return Alarms(alarms, self._reports.wanted_since.keys())
 
     def standstills(self) -> list[Standstill]:
         """Return partitions that lag and move nothing, as far as their lanes report."""
-        found = self._reports.progress.found()
-        if not found or self.state != "running":
+        standstills = self._reports.progress.found()
+        if not standstills or self.state != "running":
             return []
         current = {
             row.report.source for row, _, reading in self._rows() if reading is Reading.CURRENT
         }
-        return [each for each in found if each.source in current]
+        return [standstill for standstill in standstills if standstill.source in current]
 
     def status(self, link: LinkName) -> LinkStatus:
         """Return the whole status."""
@@ -172,7 +172,7 @@ class Snapshot:
 
     def partitions(self) -> list[PartitionStatus]:
         """Return all partitions, by topic and number."""
-        found: list[PartitionStatus] = []
+        statuses: list[PartitionStatus] = []
         open_since_ms = _open_since_ms(self._reports.driver)
         for row, shown, reading in self._rows():
             item = row.report
@@ -182,7 +182,7 @@ class Snapshot:
             loss = lag
             if not is_lost_as_lag(item, reading):
                 loss = loss_of(item, reading, until_ms, ends, since_ms)
-            found.append(
+            statuses.append(
                 PartitionStatus(
                     source=item.source.topic,
                     partition=item.source.partition,
@@ -202,7 +202,7 @@ class Snapshot:
                     would_be_lost=loss_from(loss),
                 )
             )
-        return sorted(found, key=lambda each: (each.source, each.partition))
+        return sorted(statuses, key=lambda status: (status.source, status.partition))
 
     def _lane_of(self, row: PartitionRow) -> LaneId:
         """Return the lane that copies a partition; `NO_LANE`: none does, it was one of a former."""
@@ -220,7 +220,7 @@ class Snapshot:
     def _rows(self) -> list[tuple[PartitionRow, str, Reading]]:
         """Return partitions' rows, the state to show if one is outdated, and how far it holds."""
         silent, failing = self._silent_lanes(), self._failing_lanes()
-        found: list[tuple[PartitionRow, str, Reading]] = []
+        rows: list[tuple[PartitionRow, str, Reading]] = []
         for row in standing(self._reports, self._stops):
             is_own = self._reports.is_own(row)
             if self.state == "no_owner" or self._state_shown() == WishedState.STOPPED.value:
@@ -233,12 +233,12 @@ class Snapshot:
                 shown, reading = PartitionState.RETRYING.value, Reading.OUTDATED
             else:
                 shown, reading = "", Reading.CURRENT if is_own else Reading.OUTDATED
-            found.append((row, shown, reading))
-        return found
+            rows.append((row, shown, reading))
+        return rows
 
     def _failing_lanes(self) -> dict[LaneId, str]:
         """Return lanes whose rounds fail, with the reason: once, or again and again."""
-        driver, found = self._reports.driver, {}
+        driver, texts = self._reports.driver, {}
         for row in driver.get("rounds", ()):
             ago_s = row.get("failed_s_ago")
             if ago_s is None:
@@ -249,8 +249,8 @@ class Snapshot:
             is_back = lane is not None and lane.newest.at_ms > failed_ms
             if not is_back or (lately > 1 and self._now_ms - failed_ms < FAILED_TOLD_S * 1000):
                 times = "the last round" if lately == 1 else f"{lately} rounds within a minute"
-                found[number] = f"lane {number}: {times} failed: {row['why_failed']}"
-        return found
+                texts[number] = f"lane {number}: {times} failed: {row['why_failed']}"
+        return texts
 
     def _silent_lanes(self) -> dict[LaneId, str]:
         """Return lanes that have not reported for too long, with a line about each."""
@@ -262,10 +262,10 @@ class Snapshot:
                 turns = self._reports.driver.get("places") or "Spark runs fewer lanes at once"
                 silent[lane] = f"lane {lane} {waiting[str(lane)]}: {turns}"
                 continue
-            known = self._reports.lanes.get(lane)
-            if known is not None and known.newest.report.generation >= first:
-                if _is_silent(known.newest.at_ms, self._now_ms):
-                    silent[lane] = _silence(lane, (self._now_ms - known.newest.at_ms) / 1000)
+            lane_reports = self._reports.lanes.get(lane)
+            if lane_reports is not None and lane_reports.newest.report.generation >= first:
+                if _is_silent(lane_reports.newest.at_ms, self._now_ms):
+                    silent[lane] = _silence(lane, (self._now_ms - lane_reports.newest.at_ms) / 1000)
             elif self._now_ms - wanted_ms > FIRST_REPORT_WITHIN_S * 1000:
                 silent[lane] = _not_begun(lane, (self._now_ms - wanted_ms) / 1000)
         return silent
@@ -362,18 +362,18 @@ def _troubles(driver: Mapping[str, Any]) -> list[str]:
 
 def _standstill_texts(driver: Mapping[str, Any]) -> list[str]:
     """Return a line for each partition that moves nothing, as far as the report names them."""
-    found = [each.text() for each in reported(driver)]
-    more = int(driver.get("no_progress", {}).get("count", 0)) - len(found)
-    return [*found, *([f"and {more} more partitions have not moved"] if more > 0 else [])]
+    texts = [standstill.text() for standstill in reported(driver)]
+    more = int(driver.get("no_progress", {}).get("count", 0)) - len(texts)
+    return [*texts, *([f"and {more} more partitions have not moved"] if more > 0 else [])]
 
 
 def _open_since_ms(driver: Mapping[str, Any]) -> dict[TopicPartition, int]:
     """Return since when the first open transaction of partitions is open, as last seen."""
-    found: dict[TopicPartition, int] = {}
+    since_ms: dict[TopicPartition, int] = {}
     for item in driver.get("held_back", ()):
         partition = TopicPartition(item["source"], item["partition"])
-        found[partition] = min(item["since_ms"], found.get(partition, item["since_ms"]))
-    return found
+        since_ms[partition] = min(item["since_ms"], since_ms.get(partition, item["since_ms"]))
+    return since_ms
 
 
 def _without_mirror(driver: Mapping[str, Any]) -> int:
@@ -415,18 +415,18 @@ def _not_begun(lane: LaneId, seconds: float) -> str:
 def _limits(driver: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the limits that operators wish, with what was used of each."""
     nothing = {"used_bytes_per_second": 0, "throttled_s": 0.0}
-    uses = {each["topic"]: each for each in driver.get("limits", ())}
+    uses = {use["topic"]: use for use in driver.get("limits", ())}
     wished = driver.get("wishes", {}).get("limits", ())
-    return [{**each, **nothing, **uses.get(each["topic"], {})} for each in wished]
+    return [{**limit, **nothing, **uses.get(limit["topic"], {})} for limit in wished]
 
 
 def _standing_alarms(driver: Mapping[str, Any], now_ms: int) -> dict[str, Alarm]:
     """Return alarms about partitions that move nothing, and about transactions open for long."""
     alarms = {
-        f"no progress of {each.source}": Alarm(
-            each.text(), f"{each.source} does not stand still any more"
+        f"no progress of {standstill.source}": Alarm(
+            standstill.text(), f"{standstill.source} does not stand still any more"
         )
-        for each in reported(driver)
+        for standstill in reported(driver)
     }
     for item in _held_back(driver, now_ms):
         if item.age_s > MAX_LAG_S:
@@ -472,9 +472,9 @@ def _lane(lane: LaneReports, now_ms: int, bytes_per_s: float) -> dict[str, Any]:
 
 def _protection(driver: Mapping[str, Any]) -> list[str]:
     """Return what of the mirrors is protected, and what can't be."""
-    found = driver.get("protection")
-    if not found:
+    protection = driver.get("protection")
+    if not protection:
         return []
-    lines = [f"{found['protected']} of {found['mirrors']} mirrors are protected"]
-    lines += [f"can't be protected: {each['text']}" for each in found["cannot"]]
-    return [*lines, *([found["behind"]] if found["behind"] else ())]
+    lines = [f"{protection['protected']} of {protection['mirrors']} mirrors are protected"]
+    lines += [f"can't be protected: {problem['text']}" for problem in protection["cannot"]]
+    return [*lines, *([protection["behind"]] if protection["behind"] else ())]

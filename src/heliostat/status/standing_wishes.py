@@ -28,10 +28,10 @@ def show_wishes(status: LinkStatus, remembered: Remembered) -> None:
     if remembered.end <= reported.get("answered", -1):
         return  # it was read before the driver's last report
     wishes = remembered.wishes
-    is_new = any((reported.get(key) or None) != (each or None) for key, each in wishes.items())
+    is_new = any((reported.get(key) or None) != (wish or None) for key, wish in wishes.items())
     status.wish = wishes["link"]
     status.paused, status.paused_count = list(wishes["paused"]), wishes["paused_count"]
-    status.limits = [{**each, **NOT_USED} for each in wishes["limits"]]
+    status.limits = [{**limit, **NOT_USED} for limit in wishes["limits"]]
     status.preferences = list(wishes["preferences"])
     if is_new:
         reasons = {"halted": HAS_HALTED, "silent": IS_SILENT}

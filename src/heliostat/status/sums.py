@@ -121,9 +121,9 @@ def problems_of(rows: Iterable[PartitionRow]) -> list[PartitionProblem]:
 
 def line_of(uses: Iterable[LineUse | None]) -> LineUse | None:
     """Return the lines of several lanes to one side as one; None: no lane knows it."""
-    known = [use for use in uses if use is not None]
-    if not known:
+    lines = [use for use in uses if use is not None]
+    if not lines:
         return None
     return LineUse(
-        max(use.round_trip_ms for use in known), sum(use.in_flight_bytes for use in known)
+        max(use.round_trip_ms for use in lines), sum(use.in_flight_bytes for use in lines)
     )

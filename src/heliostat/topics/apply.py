@@ -50,7 +50,7 @@ def count_topics(
     Those wait that could be mirrored and are not yet: another link has just claimed them, or may.
     """
     mirrored = {mirror.source for mirror in applied.mirrors}
-    planned = {mirror.source for mirror in plan.mirrors} | {each.source for each in plan.create}
+    planned = {mirror.source for mirror in plan.mirrors} | {topic.source for topic in plan.create}
     return {
         "mirrored": len(mirrored),
         "refused": len(refused),
@@ -179,8 +179,8 @@ def _await_configs(
     deadline_s = clock.monotonic_s() + VISIBLE_TIMEOUT_S
     while pending:
         keys = sorted({key for change in pending.values() for key in change.changes})
-        seen = target.describe_configs(pending, keys)
-        pending = {name: c for name, c in pending.items() if not _in_effect(c, seen[name])}
+        configs = target.describe_configs(pending, keys)
+        pending = {name: c for name, c in pending.items() if not _in_effect(c, configs[name])}
         if not pending or clock.monotonic_s() > deadline_s:
             break
         clock.sleep(VISIBLE_PAUSE_S)
@@ -196,13 +196,13 @@ def _await_configs(
         )
 
 
-def _in_effect(change: SetConfigs, seen: Mapping[str, ConfigEntry] | BrokerError) -> bool:
-    if isinstance(seen, BrokerError):
+def _in_effect(change: SetConfigs, configs: Mapping[str, ConfigEntry] | BrokerError) -> bool:
+    if isinstance(configs, BrokerError):
         return False
     return all(
-        not seen[key].is_own if value is None else seen[key].value == value
+        not configs[key].is_own if value is None else configs[key].value == value
         for key, value in change.changes.items()
-        if key in seen
+        if key in configs
     )
 
 
@@ -225,8 +225,8 @@ def _await_visible(
     while pending:
         infos = target.describe_topics(pending)
         new = {n: _new_partitions(i, had[n], wants[n].target_partitions) for n, i in infos.items()}
-        ready.update(seen := {n: infos[n] for n in _answering(target, new)})
-        pending -= seen.keys()
+        ready.update(visible_topics := {n: infos[n] for n in _answering(target, new)})
+        pending -= visible_topics.keys()
         if not pending or clock.monotonic_s() > deadline_s:
             break
         # Requests about thousands of topics slow down the broker that is creating them.
@@ -256,8 +256,8 @@ def _answering(
 def _new_partitions(info: TopicInfo, had: int, wants: int) -> list[TopicPartition]:
     """Return the partitions that are new, once each of them has a leader."""
     led = [
-        TopicPartition(info.name, each.partition)
-        for each in info.partitions
-        if each.partition >= had and each.leader is not None
+        TopicPartition(info.name, partition.partition)
+        for partition in info.partitions
+        if partition.partition >= had and partition.leader is not None
     ]
     return led if info.error is None and len(led) >= wants - had else []

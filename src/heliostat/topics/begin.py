@@ -61,5 +61,5 @@ def begin_of(
     if not by.origin or was_recreated or (is_new and by.is_of_beginning):
         return BEGUN
     listed = by.of_topic(topic.name, topic.partitions)
-    given = {number: each.offset for number, each in listed.items()}
+    given = {number: place.offset for number, place in listed.items()}
     return Begin(given=given, by=by, words=by.words(topic.name, topic.partitions))

@@ -28,9 +28,9 @@ def _changes(plan: TopicPlan) -> Iterator[Change]:
         yield Change(GROW, grown.target, what, f"{grown.source} has more")
     for configured in plan.configure:
         yield from _settings(configured)
-    told = {each.target for each in plan.create} | {each.target for each in plan.configure}
+    targets = {topic.target for topic in plan.create} | {topic.target for topic in plan.configure}
     for record in plan.remember:
-        if record.target not in told:
+        if record.target not in targets:
             what = f"remember {record.target} as the mirror of {record.source}"
             yield Change(
                 REMEMBER, record.target, what, "the link's state says otherwise, or nothing"
@@ -51,23 +51,23 @@ def _settings(configured: SetConfigs) -> Iterator[Change]:
             yield Change(SET, item, f"set {key}={value} (was {was}) of {configured.target}", why)
 
 
-def without_deletions(plan: TopicPlan, known: Mapping[TopicName, MirrorRecord]) -> TopicPlan:
+def without_deletions(plan: TopicPlan, records: Mapping[TopicName, MirrorRecord]) -> TopicPlan:
     """Return the plan without settings to unset and mirrors to let go.
 
     A setting that stays is still known as set by the link, so that it can be unset later.
     """
     kept: dict[TopicName, set[str]] = {}
     configure: list[SetConfigs] = []
-    for each in plan.configure:
-        unset = {key for key, value in each.changes.items() if value is None}
+    for change in plan.configure:
+        unset = {key for key, value in change.changes.items() if value is None}
         if unset:
-            kept[each.source] = unset
-        changes = {key: value for key, value in each.changes.items() if value is not None}
+            kept[change.source] = unset
+        changes = {key: value for key, value in change.changes.items() if value is not None}
         if changes:
-            configure.append(replace(each, changes=changes))
+            configure.append(replace(change, changes=changes))
     remember = []
     for record in plan.remember:
-        before = known.get(record.source)
+        before = records.get(record.source)
         still = kept.get(record.source, set()) & set(
             () if before is None else before.synced_configs
         )

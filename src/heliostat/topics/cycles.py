@@ -107,9 +107,9 @@ class Feeds:
             The mirror's topic as observed; None if it does not exist.
         """
         for feed in self._into.get(source.topic, ()):
-            found = _comes_back(feed, source, mirror, stage)
-            if found is not None:
-                return found
+            loop = _comes_back(feed, source, mirror, stage)
+            if loop is not None:
+                return loop
         if stage is Stage.BEGUN or made is None:
             return None
         for feed in self._been.get(mirror, ()):

@@ -80,17 +80,17 @@ class Drift:
 
     def to_json(self) -> dict[str, Any]:
         """Return it for reports and answers."""
-        each = self.difference
+        difference = self.difference
         return {
             "source": self.source,
             "target": self.target,
-            "kind": each.kind.value,
-            "setting": each.setting,
-            "wants": each.wants,
-            "has": each.has,
-            "why": each.why,
-            "hint": each.hint,
-            "is_mended": each.is_mended,
+            "kind": difference.kind.value,
+            "setting": difference.setting,
+            "wants": difference.wants,
+            "has": difference.has,
+            "why": difference.why,
+            "hint": difference.hint,
+            "is_mended": difference.is_mended,
         }
 
 
@@ -145,7 +145,7 @@ class MirrorDrift:
             )
         if not is_alone:
             self._known[key] = rows
-        self._rows += [Drift(source.name, target.name, each) for each in rows]
+        self._rows += [Drift(source.name, target.name, difference) for difference in rows]
 
 
 def differences(
@@ -271,17 +271,17 @@ def left_over(
         Source topics of which something was not.
     """
     return tuple(
-        each
-        for each in drift
-        if not each.difference.is_mended or each.target not in done or each.source in failed
+        row
+        for row in drift
+        if not row.difference.is_mended or row.target not in done or row.source in failed
     )
 
 
 def drift_lines(drift: Iterable[Drift]) -> list[str]:
     """Return a line for each difference: a thousand mirrors may have the same."""
     names: dict[Difference, list[TopicName]] = {}
-    for each in drift:
-        names.setdefault(each.difference, []).append(each.target)
+    for row in drift:
+        names.setdefault(row.difference, []).append(row.target)
     return [f"{_named(some)}: {difference.text()}" for difference, some in names.items()]
 
 
@@ -292,12 +292,12 @@ def _named(names: Sequence[TopicName]) -> str:
 
 def drift_report(drift: Sequence[Drift]) -> dict[str, Any]:
     """Return it for the driver's report, which is written each second."""
-    kinds = [each.difference.kind.value for each in drift]
+    kinds = [row.difference.kind.value for row in drift]
     return {
         "count": len(drift),
-        "mirrors": len({each.target for each in drift}),
+        "mirrors": len({row.target for row in drift}),
         "kinds": {kind.value: kinds.count(kind.value) for kind in DriftKind},
-        "items": [each.to_json() for each in drift[:REPORTED_MAX]],
+        "items": [row.to_json() for row in drift[:REPORTED_MAX]],
     }
 
 

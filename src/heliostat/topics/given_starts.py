@@ -80,8 +80,8 @@ class GivenStarts:
     def of_topic(self, topic: TopicName, partitions: int) -> dict[PartitionId, Start]:
         """What it lists of a topic's partitions."""
         numbers = map(PartitionId, range(partitions))
-        found = ((number, self.starts.get(TopicPartition(topic, number))) for number in numbers)
-        return {number: start for number, start in found if start is not None}
+        starts = ((number, self.starts.get(TopicPartition(topic, number))) for number in numbers)
+        return {number: start for number, start in starts if start is not None}
 
     def problem(self, topic: TopicName, partitions: int) -> tuple[str, str] | None:
         """Why a topic can't begin as it says, and what to do; None if it can."""
@@ -106,10 +106,10 @@ class GivenStarts:
             else f"{number} at its log start {start.begin} ({start.offset} is gone)"
             for number, start in listed.items()
         ]
-        told = [_listed(places)] if places else []
+        parts = [_listed(places)] if places else []
         if rest:
-            told.append(f"{_listed(rest)} at the beginning ({self.unlisted})")
-        return f"by {self.origin}: partition {'; '.join(told)}"
+            parts.append(f"{_listed(rest)} at the beginning ({self.unlisted})")
+        return f"by {self.origin}: partition {'; '.join(parts)}"
 
 
 NO_STARTS = GivenStarts()
@@ -138,49 +138,49 @@ def given_starts(
     if not new:
         return NO_STARTS
     if isinstance(start, StartAtGroup):
-        found, offsets = _of_group(admin, GroupId(start.group))
+        starts, offsets = _of_group(admin, GroupId(start.group))
     elif isinstance(start, StartAtOffsets):
-        found, offsets = _of_file(start.offsets)
+        starts, offsets = _of_file(start.offsets)
         there = {partition.topic for partition in offsets}
         elsewhere = there - new.keys() - set(others)
-        found = replace(found, elsewhere=tuple(sorted(elsewhere)))
+        starts = replace(starts, elsewhere=tuple(sorted(elsewhere)))
     else:
         return NO_STARTS
     wanted = {p: offset for p, offset in offsets.items() if p.partition < new.get(p.topic, 0)}
-    return replace(found, starts=_measured(admin, wanted))
+    return replace(starts, starts=_measured(admin, wanted))
 
 
 def _of_group(
     admin: ClusterAdmin, group: GroupId
 ) -> tuple[GivenStarts, dict[TopicPartition, Offset]]:
-    found = GivenStarts(
+    starts = GivenStarts(
         f"consumer group {group}", "nothing is committed there", is_of_beginning=True
     )
     answer = admin.committed_offsets([group])[group]
     if isinstance(answer, BrokerError):
         text = f"where consumer group {group} stands at the source is not known: {answer.text}"
-        return replace(found, trouble=text, hint=answer.hint), {}
-    refused = next((each for each in answer.values() if isinstance(each, BrokerError)), None)
+        return replace(starts, trouble=text, hint=answer.hint), {}
+    refused = next((offset for offset in answer.values() if isinstance(offset, BrokerError)), None)
     if refused is not None:
         text = f"where consumer group {group} stands at the source is not known: {refused.text}"
-        return replace(found, trouble=text, hint=refused.hint), {}
+        return replace(starts, trouble=text, hint=refused.hint), {}
     if not answer:
         return replace(
-            found,
+            starts,
             trouble=f"consumer group {group} has committed no offset at the source, for no topic",
             hint="check the group's name, and the right to describe it; topics.start: earliest "
             "copies everything",
         ), {}
-    return found, {p: c.offset for p, c in answer.items() if not isinstance(c, BrokerError)}
+    return starts, {p: c.offset for p, c in answer.items() if not isinstance(c, BrokerError)}
 
 
 def _of_file(path: str) -> tuple[GivenStarts, dict[TopicPartition, Offset]]:
-    found = GivenStarts(f"the file {path}", "it is not listed")
+    starts = GivenStarts(f"the file {path}", "it is not listed")
     try:
-        return found, read_offsets(path)
+        return starts, read_offsets(path)
     except ConfigError as error:
         text = f"topics.start: {error.text}"
-        return replace(found, trouble=text, hint=error.hint), {}
+        return replace(starts, trouble=text, hint=error.hint), {}
 
 
 def _measured(

@@ -59,7 +59,7 @@ def wrong_into(
         return {}
     here, topics = Site(link.source), source.topics.keys()
     wrong = wrong_ways(_copies(link, source, target_id, topics))
-    return {each.copy.target.topic: str(each) for each in wrong if each.copy.target.site == here}
+    return {way.copy.target.topic: str(way) for way in wrong if way.copy.target.site == here}
 
 
 def _copies(

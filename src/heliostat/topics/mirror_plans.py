@@ -55,7 +55,9 @@ class MirrorVerdict(Protocol):
 
 def refused_numbers(partitions: Iterable[PartitionVerdict]) -> str:
     """Numbers of the refused partitions; empty if there are none."""
-    return ", ".join(str(each.partition) for each in partitions if each.verdict == REFUSED)
+    return ", ".join(
+        str(partition.partition) for partition in partitions if partition.verdict == REFUSED
+    )
 
 
 def lines_of(mirrors: Iterable[MirrorVerdict], verb: str) -> Iterator[str]:

@@ -63,8 +63,8 @@ class Naming:
             name = target[len(before) : len(before) + rest // times] if rest > 0 else ""
         else:
             name = target[len(before) : len(target) - len(after)]
-        found = TopicName(name)
-        return found if name and self.target_name(found) == target else None
+        topic = TopicName(name)
+        return topic if name and self.target_name(topic) == target else None
 
 
 def naming_of(link: LinkConfig) -> Naming:

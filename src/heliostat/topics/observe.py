@@ -50,19 +50,19 @@ def observe(
     ConnectionLost
         One of them does not answer.
     """
-    seen = _doubted(source, link, observe_source(source, link), mirrors)
+    source_topics = _doubted(source, link, observe_source(source, link), mirrors)
     naming = naming_of(link)
-    names = {naming.target_name(name) for name in seen.topics}
+    names = {naming.target_name(name) for name in source_topics.topics}
     names.update(record.target for record in mirrors.values())
     ours = {record.target: record.target_id for record in mirrors.values()}
     there = observe_target(target, link, names, ours)
     new = {
         name: topic.partitions
-        for name, topic in seen.topics.items()
+        for name, topic in source_topics.topics.items()
         if record_in_force(mirrors.get(name), there, naming.target_name(name), naming.slot_of(name))
         is None
     }
-    return replace(seen, given=given_starts(source, link, new, mirrors)), there
+    return replace(source_topics, given=given_starts(source, link, new, mirrors)), there
 
 
 def observe_source(admin: ClusterAdmin, link: LinkConfig) -> SourceTopics:
@@ -115,7 +115,7 @@ def leaderless_states(topics: Mapping[TopicName, TopicInfo]) -> frozenset[TopicN
 def _doubted(
     admin: ClusterAdmin,
     link: LinkConfig,
-    seen: SourceTopics,
+    source_topics: SourceTopics,
     mirrors: Mapping[TopicName, MirrorRecord],
 ) -> SourceTopics:
     """Return mirrored topics as unreadable that are not shown to be gone or recreated.
@@ -123,23 +123,24 @@ def _doubted(
     A cluster lists no topic that we may no longer see; a request by name reports that we lack the
     right. And a broker that has lost touch lists what was: all brokers are asked.
     """
-    suspects = set(selection_of(link).choose(mirrors.keys() - set(seen.names)))
+    suspects = set(selection_of(link).choose(mirrors.keys() - set(source_topics.names)))
     suspects |= {
         name
         for name, record in mirrors.items()
-        if name in seen.topics and is_another(record.source_id, seen.topics[name].topic_id)
+        if name in source_topics.topics
+        and is_another(record.source_id, source_topics.topics[name].topic_id)
     }
     if not suspects:
-        return seen
-    unreadable = dict(seen.unreadable)
+        return source_topics
+    unreadable = dict(source_topics.unreadable)
     for name, info in admin.confirm_topics(suspects).items():
         if info.error is not None and info.error.kafka_code == TOPIC_AUTHORIZATION_FAILED:
             unreadable[name] = info.error
         elif info.error is None and not is_another(mirrors[name].source_id, info.topic_id):
             text = f"topic {name} is not the same at all brokers"
             unreadable[name] = BrokerError(text, kafka_code=UNKNOWN_TOPIC_OR_PARTITION)
-    topics = {name: topic for name, topic in seen.topics.items() if name not in unreadable}
-    return replace(seen, topics=topics, unreadable=unreadable)
+    topics = {name: topic for name, topic in source_topics.topics.items() if name not in unreadable}
+    return replace(source_topics, topics=topics, unreadable=unreadable)
 
 
 def observe_target(
@@ -212,7 +213,9 @@ def _colliding(admin: ClusterAdmin, missing: Iterable[TopicName]) -> dict[TopicN
     """Return missing topics with the existing one that would not let brokers create them."""
     names = {name: metric_name(name) for name in missing}
     there = {metric_name(name): name for name in admin.describe_topics()} if names else {}
-    return {name: there[each] for name, each in names.items() if there.get(each, name) != name}
+    return {
+        name: there[metric] for name, metric in names.items() if there.get(metric, name) != name
+    }
 
 
 def _ends(

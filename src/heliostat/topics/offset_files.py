@@ -74,17 +74,17 @@ def read_offsets(path: str) -> dict[TopicPartition, Offset]:
 
 def parse_offsets(text: str, path: str) -> dict[TopicPartition, Offset]:
     """Parse the text of a file of offsets; raises as `read_offsets`."""
-    found: dict[TopicPartition, tuple[str, Offset]] = {}
+    offsets: dict[TopicPartition, tuple[str, Offset]] = {}
     for row in _rows(text, path):
         partition, offset = _checked(row, path)
-        where, other = found.setdefault(partition, (row.where, offset))
+        where, other = offsets.setdefault(partition, (row.where, offset))
         if other != offset:
             raise _refusal(
                 path, f"{row.where}: {partition} is at {offset}, and at {other} in {where}"
             )
-    if not found:
+    if not offsets:
         raise _refusal(path, "it has no offsets")
-    return {partition: offset for partition, (_, offset) in found.items()}
+    return {partition: offset for partition, (_, offset) in offsets.items()}
 
 
 def _rows(text: str, path: str) -> Iterator[_Row]:
@@ -151,11 +151,11 @@ def _of_connect(partition: Mapping[str, Any], offset: Any, where: str, path: str
     if not isinstance(offset, dict):
         raise _refusal(path, f"{where}.offset: must be a map (got {_shown(offset)})")
     if "kafka_topic" in partition:
-        of, number, at = "kafka_topic", "kafka_partition", "kafka_offset"
+        of, number, offset_key = "kafka_topic", "kafka_partition", "kafka_offset"
     else:
-        of, number, at = "topic", "partition", "offset"
+        of, number, offset_key = "topic", "partition", "offset"
     step = 1 if "cluster" in partition else 0
-    return _Row(where, partition.get(of), partition.get(number), offset.get(at), step)
+    return _Row(where, partition.get(of), partition.get(number), offset.get(offset_key), step)
 
 
 def _of_map(value: Any, where: str, path: str) -> Iterator[_Row]:
@@ -206,12 +206,12 @@ class _TwiceError(ValueError):
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
         raise _TwiceError(f"{twice}: key given twice")
-    return found
+    return mapping
 
 
 def _shown(value: Any) -> str:

@@ -48,7 +48,7 @@ def plan_topics(
     link: LinkConfig,
     source: SourceTopics,
     target: TargetTopics,
-    known: Mapping[TopicName, MirrorRecord],
+    records: Mapping[TopicName, MirrorRecord],
     claimed: Mapping[TopicName, LinkName] | None = None,
     *,
     unsure: Mapping[TopicName, str] | None = None,
@@ -60,7 +60,7 @@ def plan_topics(
 
     Parameters
     ----------
-    known
+    records
         The link's records of its mirrors, by source topic.
     claimed
         Target topics that other links write, each with its link.
@@ -68,7 +68,7 @@ def plan_topics(
         Target topics that may be another link's, each with why that is not known; source topics
         whose mirrors were promoted, each with what to say of it.
     begun
-        Those of `known` whose records may have been copied.
+        Those of `records` whose records may have been copied.
     unproven
         Source topics to be merged of which a lost state may have had rows.
 
@@ -83,7 +83,7 @@ def plan_topics(
     drift = MirrorDrift(link.topics, target.broker_count)
     draft.begin(given_away or {})
     for name in sorted(source.topics.keys() - draft.left_out.keys()):
-        topic, remembered = source.topics[name], known.get(name)
+        topic, remembered = source.topics[name], records.get(name)
         wanted_name, slot = naming.target_name(name), naming.slot_of(name)
         record = record_in_force(remembered, target, wanted_name, slot)
         there = target.topics.get(wanted_name)
@@ -112,7 +112,7 @@ def plan_topics(
             draft.add_new(case)
         else:
             drift.compare(record, topic, there, case.wanted, draft.add_existing(case, there))
-    draft.note_gone(known)
+    draft.note_gone(records)
     return _with_deletions(link, source, replace(draft.plan(starts), drift=drift.found()))
 
 
@@ -136,15 +136,15 @@ def _shared_wishes(
 
     Thousands of topics share a handful of settings, and each computation takes time.
     """
-    known: dict[tuple[int, int], WantedConfigs] = {}
+    wishes: dict[tuple[int, int], WantedConfigs] = {}
 
     def wanted_of(topic: SourceTopic, there: TargetTopic | None) -> WantedConfigs:
         # Their `id()` stays valid: the topics, which hold these mappings, outlive the plan.
         key = id(topic.configs), 0 if there is None else id(there.configs)
-        found = known.get(key)
-        if found is None:
-            found = known[key] = wanted_configs(link.topics, topic, there, inherited)
-        return found
+        wish = wishes.get(key)
+        if wish is None:
+            wish = wishes[key] = wanted_configs(link.topics, topic, there, inherited)
+        return wish
 
     return wanted_of
 
@@ -297,9 +297,9 @@ class _Draft:
         self.mirrors.append(_mirror(topic, fresh, int(wanted.forced[MESSAGE_BYTES])))
         return changes
 
-    def note_gone(self, known: Mapping[TopicName, MirrorRecord]) -> None:
+    def note_gone(self, records: Mapping[TopicName, MirrorRecord]) -> None:
         """Note mirrors whose source topics are no longer selected, or were deleted."""
-        for name, record in sorted(known.items()):
+        for name, record in sorted(records.items()):
             if name in self.source.topics or name in self.source.unreadable:
                 continue
             why = "is no longer selected" if name in self.source.names else "is gone at the source"

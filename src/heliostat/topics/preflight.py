@@ -130,7 +130,7 @@ def refusal_of(case: Case) -> RefusedTopic | None:
         _fixed_configs,
         _start,
     )
-    return next((found for check in checks if (found := check(case)) is not None), None)
+    return next((refusal for check in checks if (refusal := check(case)) is not None), None)
 
 
 def _internal(case: Case) -> RefusedTopic | None:

@@ -67,7 +67,7 @@ def old_backlog_note(
         }
     ).values()
     # Else it has no record from there on.
-    positions |= {each: offset for each, offset in begins.items() if offset != NO_OFFSET}
+    positions |= {partition: offset for partition, offset in begins.items() if offset != NO_OFFSET}
     _look_at_maps(positions, begun, latest, mirrors, position_at)
     behind = [p for p, end in latest.items() if p in positions and positions[p] < end]
     # Before a compacted log's first record there is nothing, young or old.
@@ -111,11 +111,11 @@ def _look_at_maps(
     for partition in begun:
         end = positions[partition]
         if end < latest.get(partition, end):
-            found = position_at(by_source[partition.topic], partition.partition, end)
-            if found is None:
+            position = position_at(by_source[partition.topic], partition.partition, end)
+            if position is None:
                 del positions[partition]  # it is stopped, which is reported elsewhere
             else:
-                positions[partition] = found
+                positions[partition] = position
 
 
 def _positions(

@@ -44,12 +44,12 @@ class Reach:
 
 def reach_of(entries: Iterable[str]) -> tuple[Reach, ...]:
     """The smallest sets that hold all names the entries select; none contains another."""
-    found = [reach for entry in entries for reach in _of_entry(entry)]
+    reaches = [reach for entry in entries for reach in _of_entry(entry)]
     kept: list[Reach] = []
-    for reach in sorted(dict.fromkeys(found), key=_widest_first):
+    for reach in sorted(dict.fromkeys(reaches), key=_widest_first):
         if reach.is_everything:
             return (reach,)
-        if not any(each.covers(reach) for each in kept):
+        if not any(wider.covers(reach) for wider in kept):
             kept.append(reach)
     return tuple(kept)
 
@@ -76,34 +76,34 @@ def _alternatives(expression: str) -> list[str]:
     """The alternatives between bars outside of groups; the whole expression if in doubt."""
     if "[" in expression or "\\Q" in expression or "(?" in expression:
         return [expression if "|" not in expression else f"(?:{expression})"]
-    parts, depth, start, at = [], 0, 0, 0
-    while at < len(expression):
-        character = expression[at]
+    parts, depth, start, place = [], 0, 0, 0
+    while place < len(expression):
+        character = expression[place]
         if character == "\\":
-            at += 1
+            place += 1
         elif character in "()":
             depth += 1 if character == "(" else -1
         elif character == "|" and depth == 0:
-            parts.append(expression[start:at])
-            start = at + 1
-        at += 1
+            parts.append(expression[start:place])
+            start = place + 1
+        place += 1
     return [*parts, expression[start:]]
 
 
 def _literal_prefix(expression: str) -> tuple[str, str]:
     """The literal prefix of every match, and the rest of the expression."""
-    prefix, at = "", 0
-    while at < len(expression):
+    prefix, place = "", 0
+    while place < len(expression):
         size = 1
-        character = expression[at]
-        if character == "\\" and at + 1 < len(expression):
-            size, character = 2, expression[at + 1]
+        character = expression[place]
+        if character == "\\" and place + 1 < len(expression):
+            size, character = 2, expression[place + 1]
             if character.isalnum():  # a class such as \d, or a reference
                 break
         elif character not in _LITERAL:
             break
-        if expression[at + size : at + size + 1] in _QUANTIFIERS:
+        if expression[place + size : place + size + 1] in _QUANTIFIERS:
             break  # it may be missing, or be repeated
         prefix += character
-        at += size
-    return prefix, expression[at:]
+        place += size
+    return prefix, expression[place:]

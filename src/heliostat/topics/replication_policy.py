@@ -40,8 +40,8 @@ class ReplicationPolicy:
         kept = topic
         while kept.endswith(self.separator):
             kept = TopicName(kept.removesuffix(self.separator))
-        first, found, _ = kept.partition(self.separator)
-        return Alias(first) if found else None
+        first, separator, _ = kept.partition(self.separator)
+        return Alias(first) if separator else None
 
     def upstream_of(self, topic: TopicName) -> TopicName | None:
         """The topic's name one cluster further upstream; None for a local one."""
@@ -50,11 +50,11 @@ class ReplicationPolicy:
 
     def sources_of(self, topic: TopicName) -> tuple[Alias, ...]:
         """All aliases of the name, the nearest cluster first."""
-        found: list[Alias] = []
+        aliases: list[Alias] = []
         while (source := self.source_of(topic)) is not None:
-            found.append(source)
+            aliases.append(source)
             topic = TopicName(topic[len(source + self.separator) :])
-        return tuple(found)
+        return tuple(aliases)
 
     def original_of(self, topic: TopicName) -> TopicName:
         """Its name in the cluster where it was first written."""

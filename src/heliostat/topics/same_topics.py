@@ -39,35 +39,35 @@ def delete_in_same_topics(
     ConnectionLost
         The cluster does not answer.
     """
-    found = admin.describe_topics(ids)
-    kept = not_shown_same(found, ids)
+    infos = admin.describe_topics(ids)
+    kept = not_shown_same(infos, ids)
     left = {
         partition: offset for partition, offset in before.items() if partition.topic not in kept
     }
     answers = admin.delete_records(left) if left else {}
     meanwhile = recreated(admin.describe_topics(ids), ids) - kept if left else frozenset()
-    return DeletedRecords(answers, recreated(found, ids), meanwhile)
+    return DeletedRecords(answers, recreated(infos, ids), meanwhile)
 
 
-def recreated(found: Found, ids: Mapping[TopicName, str]) -> frozenset[TopicName]:
+def recreated(infos: Found, ids: Mapping[TopicName, str]) -> frozenset[TopicName]:
     """Topics that have another id now; not those that are gone, or with an unknown id."""
-    return _those(found, ids, is_another)
+    return _those(infos, ids, is_another)
 
 
-def not_shown_same(found: Found, ids: Mapping[TopicName, str]) -> frozenset[TopicName]:
+def not_shown_same(infos: Found, ids: Mapping[TopicName, str]) -> frozenset[TopicName]:
     """Topics whose records must not be deleted: recreated, or their id is no longer reported."""
-    return _those(found, ids, lambda was, now: not is_still(was, now))
+    return _those(infos, ids, lambda was, now: not is_still(was, now))
 
 
 def _those(
-    found: Found,
+    infos: Found,
     ids: Mapping[TopicName, str],
     is_meant: Callable[[str, str], bool],
 ) -> frozenset[TopicName]:
     return frozenset(
         name
         for name, was in ids.items()
-        if name in found
-        and found[name].error is None
-        and is_meant(was, id_text(found[name].topic_id))
+        if name in infos
+        and infos[name].error is None
+        and is_meant(was, id_text(infos[name].topic_id))
     )

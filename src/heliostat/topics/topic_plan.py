@@ -198,8 +198,8 @@ class TopicPlan:
 
     def lines(self) -> list[tuple[str, str]]:
         """Return kind and text of each line for people, in the order of execution."""
-        told = {t.target for t in self.create} | {t.target for t in self.configure}
-        remembered = (r for r in self.remember if r.target not in told)
+        targets = {t.target for t in self.create} | {t.target for t in self.configure}
+        remembered = (r for r in self.remember if r.target not in targets)
         return [
             *(("create", created_text(t)) for t in self.create),
             *(("grow", f"grow {t.target}: {t.has} → {t.wants} partitions") for t in self.grow),
@@ -215,7 +215,7 @@ class TopicPlan:
             *(("gone", f"gone {line}") for line in self.gone),
             *(("leave_out", f"leave out {name}: {why}") for name, why in self.left_out.items()),
             *(("follow", line) for line in _followed(self.follow)),
-            *(("publish", each.text()) for each in self.publish),
+            *(("publish", change.text()) for change in self.publish),
             *(("drift", f"drift {line}") for line in drift_lines(_to_mend(self.drift))),
             *(("note", f"note: {note}") for note in self.notes),
         ]
@@ -226,17 +226,17 @@ class TopicPlan:
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON."""
-        found = asdict(self)
-        for mirror in found["mirrors"]:
+        plan = asdict(self)
+        for mirror in plan["mirrors"]:
             for key in ("source_id", "target_id"):
                 mirror[key] = None if mirror[key] is None else str(mirror[key])
-        found["remember"] = [record.to_json() for record in self.remember]
-        return {**found, "is_empty": self.is_empty}
+        plan["remember"] = [record.to_json() for record in self.remember]
+        return {**plan, "is_empty": self.is_empty}
 
 
 def _to_mend(drift: Iterable[Drift]) -> Iterator[Drift]:
     """Yield what the plan itself does not mend: that has lines of its own."""
-    return (each for each in drift if not each.difference.is_mended)
+    return (row for row in drift if not row.difference.is_mended)
 
 
 def _followed(rules: Mapping[TopicName, DeletionRule]) -> Iterator[str]:

@@ -163,8 +163,11 @@ class MirrorRecord:
 
     def own(self, targets: Iterable[PartitionInfo]) -> dict[TopicPartition, PartitionId]:
         """Partitions of the target topic that are the mirror's, each with its source partition."""
-        found = ((each.partition, self.slot.source_partition(each.partition)) for each in targets)
-        return {TopicPartition(self.target, n): source for n, source in found if source is not None}
+        pairs = (
+            (partition.partition, self.slot.source_partition(partition.partition))
+            for partition in targets
+        )
+        return {TopicPartition(self.target, n): source for n, source in pairs if source is not None}
 
     def to_json(self) -> dict[str, Any]:
         """As JSON, for the state topic."""
@@ -205,7 +208,9 @@ class MirrorRecord:
                 ClusterTopic(ClusterId(cluster), TopicName(topic))
                 for cluster, topic in value.get("through", ())
             ),
-            given={PartitionId(int(n)): Offset(at) for n, at in value.get("given", {}).items()},
+            given={
+                PartitionId(int(n)): Offset(offset) for n, offset in value.get("given", {}).items()
+            },
             is_returned=value.get("is_returned") is True,
             is_merged=value.get("is_merged") is True,
         )

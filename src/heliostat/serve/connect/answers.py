@@ -102,11 +102,11 @@ def config_in(value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
         raise ConnectError(400, "a configuration is a JSON object of texts, numbers and booleans")
     config: dict[str, str] = {}
-    for name, each in value.items():
-        if each is None:
+    for name, setting in value.items():
+        if setting is None:
             raise ConnectError(400, f"{name}: {NULL}")
         try:
-            config[name] = text_of(each)
+            config[name] = text_of(setting)
         except ValueError as error:
             raise ConnectError(400, f"{name}: {error}") from None
     return config

@@ -68,14 +68,14 @@ class Loggers:
         if level.upper() not in _TO_PYTHON:
             raise ConnectError(404, f"invalid log level '{level}'.")
         below = [
-            each
-            for each in logging.root.manager.loggerDict
-            if name == ROOT or each.startswith(f"{name}.")
+            logger_name
+            for logger_name in logging.root.manager.loggerDict
+            if name == ROOT or logger_name.startswith(f"{name}.")
         ]
         changed = sorted({name, *below})
-        for each in changed:
-            _logger(each).setLevel(_TO_PYTHON[level.upper()])
-            self._changed_ms[each] = self._clock.wall_ms()
+        for logger_name in changed:
+            _logger(logger_name).setLevel(_TO_PYTHON[level.upper()])
+            self._changed_ms[logger_name] = self._clock.wall_ms()
         return changed
 
     def _row(self, name: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ def is_connects(scope: MutableMapping[str, Any]) -> bool:
     path = scope["path"].rstrip("/")
     if not path:
         return not accepts_page(scope)
-    return any(path == each or path.startswith(f"{each}/") for each in PATHS)
+    return any(path == prefix or path.startswith(f"{prefix}/") for prefix in PATHS)
 
 
 def accepts_page(scope: MutableMapping[str, Any]) -> bool:

@@ -47,30 +47,30 @@ class ConnectRoutes:
 
     def table(self) -> list[tuple[str, str, Handler]]:
         """Return the handler of each path and method."""
-        one, task = "/connectors/{name}", "/tasks/{task}"
+        connector, task = "/connectors/{name}", "/tasks/{task}"
         return [
             ("/", "GET", self.root),
             ("/health", "GET", self.health),
             ("/connectors", "GET", self.names),
             ("/connectors", "POST", self.create),
-            (one, "GET", self.info),
-            (one, "DELETE", self.delete),
-            (f"{one}/config", "GET", self.config),
-            (f"{one}/config", "PUT", self.put),
-            (f"{one}/config", "PATCH", self.patch),
-            (f"{one}/status", "GET", self.status),
-            (f"{one}/tasks", "GET", self.tasks),
-            (f"{one}{task}/status", "GET", self.task_status),
-            (f"{one}{task}/restart", "POST", self.restart_task),
-            (f"{one}/restart", "POST", self.restart),
-            (f"{one}/pause", "PUT", self.wish(WishedState.PAUSED, 202)),
-            (f"{one}/resume", "PUT", self.wish(WishedState.RUNNING, 202)),
-            (f"{one}/stop", "PUT", self.wish(WishedState.STOPPED, 204)),
-            (f"{one}/topics", "GET", self.topics),
-            (f"{one}/topics/reset", "PUT", self.reset_topics),
-            (f"{one}/offsets", "GET", self.offsets),
-            (f"{one}/offsets", "PATCH", self.alter_offsets),
-            (f"{one}/offsets", "DELETE", self.reset_offsets),
+            (connector, "GET", self.info),
+            (connector, "DELETE", self.delete),
+            (f"{connector}/config", "GET", self.config),
+            (f"{connector}/config", "PUT", self.put),
+            (f"{connector}/config", "PATCH", self.patch),
+            (f"{connector}/status", "GET", self.status),
+            (f"{connector}/tasks", "GET", self.tasks),
+            (f"{connector}{task}/status", "GET", self.task_status),
+            (f"{connector}{task}/restart", "POST", self.restart_task),
+            (f"{connector}/restart", "POST", self.restart),
+            (f"{connector}/pause", "PUT", self.wish(WishedState.PAUSED, 202)),
+            (f"{connector}/resume", "PUT", self.wish(WishedState.RUNNING, 202)),
+            (f"{connector}/stop", "PUT", self.wish(WishedState.STOPPED, 204)),
+            (f"{connector}/topics", "GET", self.topics),
+            (f"{connector}/topics/reset", "PUT", self.reset_topics),
+            (f"{connector}/offsets", "GET", self.offsets),
+            (f"{connector}/offsets", "PATCH", self.alter_offsets),
+            (f"{connector}/offsets", "DELETE", self.reset_offsets),
         ]
 
     def root(self, _: Asked) -> Response:
@@ -95,12 +95,12 @@ class ConnectRoutes:
             return JSONResponse(list(shown))
         wanted = asked.query["expand"]
         rows: dict[str, Any] = {}
-        for name, each in shown.items():
+        for name, connector in shown.items():
             row = rows[name] = {}
             if "status" in wanted:
-                row["status"] = each.view.to_json(name)
+                row["status"] = connector.view.to_json(name)
             if "info" in wanted:
-                row["info"] = each.info()
+                row["info"] = connector.info()
         return JSONResponse(rows)
 
     def create(self, asked: Asked) -> Response:
@@ -247,7 +247,7 @@ class ConnectRoutes:
         wanted = asked.object().get("offsets")
         if not isinstance(wanted, list) or not wanted:
             raise ConnectError(400, NO_OFFSETS)
-        if not all(isinstance(each, dict) for each in wanted):
+        if not all(isinstance(offset, dict) for offset in wanted):
             raise ConnectError(400, NO_OFFSETS)
         self._connectors.alter_offsets(asked.path["name"], wanted, asked.by)
         text = "The offsets for this connector have been altered successfully"

@@ -57,24 +57,24 @@ class WatchedLinks:
 
     def restart(self, link: LinkName, places: Sequence[Place], by: str) -> None:
         """Order that a link, or what is stopped of these topics of it, begins anew."""
-        known = self.known().get(link)
-        if known is None:
+        link_config = self.known().get(link)
+        if link_config is None:
             return  # nothing runs yet that could begin anew
-        order_restart(self._watch.config, known, places, by=by, within_s=WITHIN_S)
+        order_restart(self._watch.config, link_config, places, by=by, within_s=WITHIN_S)
 
     def skip(
         self, link: LinkName, wanted: Mapping[TopicPartition, Offset], by: str
     ) -> Sequence[str]:
         """Have a stopped link go on at these source offsets; return what is left out, in words."""
-        known = self.known().get(link)
-        if known is None:
+        link_config = self.known().get(link)
+        if link_config is None:
             raise NotStopped(link)
-        return skip(self._watch.config, known, wanted, by=by).told()
+        return skip(self._watch.config, link_config, wanted, by=by).told()
 
     def skipped(self, link: LinkName) -> Mapping[TopicPartition, Offset]:
         """Return at which source offsets a link goes on once it starts, where it skips some."""
-        known = self.known().get(link)
-        return {} if known is None else skipped_positions(self._watch.config, known)
+        link_config = self.known().get(link)
+        return {} if link_config is None else skipped_positions(self._watch.config, link_config)
 
 
 def _barely(config: Config, link: LinkName, target: str) -> LinkConfig:
@@ -97,16 +97,16 @@ def connectors_of(watch: Watch, file: FileClusters, port: int) -> Connectors:
 
 def home_cluster_id(config: Config) -> Callable[[], str]:
     """Return what returns the id of the home cluster, asked once; empty: it does not answer."""
-    known: list[str] = []
+    ids: list[str] = []
 
     def cluster_id() -> str:
         home = config.service.home
-        if not known and home is not None:
+        if not ids and home is not None:
             try:
                 with ClusterAdmin(config.clusters[home].access(), "heliostat-connect") as admin:
-                    known.append(str(admin.cluster_id()))
+                    ids.append(str(admin.cluster_id()))
             except HeliostatError:
                 return ""
-        return known[0] if known else ""
+        return ids[0] if ids else ""
 
     return cluster_id
