@@ -16,6 +16,7 @@ from support.command import heliostat, said
 from support.links import LinkProcess, RunningLink, ends, kill, wait_for
 from support.merged import (
     PARTITIONS,
+    PipedTopics,
     SiteProducer,
     assert_merged,
     config_of,
@@ -54,9 +55,10 @@ def stops(config: Path) -> list[dict[str, Any]]:
     return [row for status in said(config, "status") for row in status["problems"]]
 
 
-def verified(config: Path, topic: str) -> int:
+def verified(config: Path, *topics: str) -> int:
     """How many records both links' sites are proven to have."""
-    answer = heliostat(config, "verify", "--complete", "--json", "--topic", topic)
+    named = [option for topic in topics for option in ("--topic", topic)]
+    answer = heliostat(config, "verify", "--complete", "--json", *named)
     assert answer.returncode == 0, answer.said
     assert answer.json["not_compared"] == [], answer.said
     return int(answer.json["records"])
@@ -110,7 +112,8 @@ def test_two_sites_write_one_topic_and_each_has_each_record_once(
     cluster_pair: ClusterPair, tmp_path: Path, provoked: Provoked
 ) -> None:
     """Given producers at both sites and both links / when their driver is killed / then nothing
-    lacks, is there twice, or is out of a site's order, and `verify` proves it. When a record is
+    lacks, is there twice, or is out of a site's order, and `verify` proves it, also of what goes
+    through pipelines. When a record is
     gone before it crosses, and somebody decides / then the one behind it crosses. When the rows
     of producer ids are deleted / then nothing is copied any more, and `verify` proves nothing.
     """
@@ -119,13 +122,19 @@ def test_two_sites_write_one_topic_and_each_has_each_record_once(
     for cluster in (cluster_pair.source, cluster_pair.target):
         create_topic(cluster, topic, partitions=PARTITIONS)
         create_topic(cluster, f"{topic}-keys", configs={"cleanup.policy": "compact"})
+    piped = PipedTopics(sites, topic)
+    for cluster in (cluster_pair.source, cluster_pair.target):
+        for name in piped.names:
+            create_topic(cluster, name)
     producers = [SiteProducer(site, bootstrap, topic) for site, bootstrap in sites.items()]
     for each in producers:
         each.write(BEFORE)
-    config = config_of(tmp_path, sites, topic)
+    piped.write(BEFORE)
+    config = config_of(tmp_path, sites, topic, pipelines=piped.pipelines)
     with producers[0].at_work(), producers[1].at_work():
         with LinkProcess(config) as link:
             wait_for("records of the other site", lambda: is_level(sites, topic, [100, 100]))
+            piped.write(BEFORE)
             link.kill_driver()
         with RunningLink(config):
             marks = [sum(each.written[n] for each in producers) for n in range(PARTITIONS)]
@@ -134,7 +143,10 @@ def test_two_sites_write_one_topic_and_each_has_each_record_once(
         wanted = [sum(each.written[n] for each in producers) for n in range(PARTITIONS)]
         wait_for("both sites level", lambda: is_level(sites, topic, wanted))
         assert_merged(sites, topic, producers)
-        assert verified(config, topic) == sum(wanted)
+        wait_for("both sites level through pipelines", piped.are_level)
+        piped.assert_merged()
+        through = len(sites) * len(piped.names) * len(piped.crossed)
+        assert verified(config, topic, *piped.names) == sum(wanted) + through
         provoked("refused:merge", said(config, "plan")[0]["refuse"][f"{topic}-keys"])
         assert_goes_on_without_a_record(config, sites, topic, producers[0].written[0])
         with ClusterAdmin(sites["summit"].split(",")) as admin:

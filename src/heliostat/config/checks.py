@@ -13,6 +13,15 @@ from heliostat.config.service import LINK_PLACE
 from heliostat.errors import ConfigError
 from heliostat.names import Alias, ClusterId, metric_name
 
+CHANGES_BOTH = (
+    "may change timestamps and values, so after an unclean election of the source nothing tells "
+    "lost records from those that it has in their place"
+)
+CHANGES_SCHEMAS = (
+    "changes Avro fields: the schemas that it needs at the other site are that site's own as well, "
+    "and would be carried back"
+)
+
 
 def check_distinct_clusters(link: LinkConfig, source_id: ClusterId, target_id: ClusterId) -> None:
     """Refuse a link whose two aliases lead to the same cluster.
@@ -137,7 +146,6 @@ def merge_problems(config: Config) -> Iterator[str]:
             getattr(link.errors, name).policy for name in type(link.errors).model_fields
         }
         wrong = {
-            "pipelines": (bool(link.pipelines), "only whole batches are merged"),
             "schemas.strategy": (
                 link.schemas.strategy not in {"off", "rewrite"},
                 "both sites register for a topic: rewrite, or off with one registry for both",
@@ -158,9 +166,18 @@ def merge_problems(config: Config) -> Iterator[str]:
                 "nothing is deleted or left out by a policy where others write",
             ),
         }
-        for field, (is_set, why) in wrong.items():
-            if is_set:
-                yield f'links[{index}].{field}: {why} (got topics.naming "merge")'
+        found = [(field, why) for field, (is_set, why) in wrong.items() if is_set]
+        for field, why in (*found, *_merged_pipelines(link)):
+            yield f'links[{index}].{field}: {why} (got topics.naming "merge")'
+
+
+def _merged_pipelines(link: LinkConfig) -> Iterator[tuple[str, str]]:
+    """Yield pipelines by which merged topics could lose records or schemas, and why."""
+    for index, each in enumerate(link.pipelines):
+        if not each.keeps_identity:
+            yield f"pipelines[{index}]", f"{each.name} {CHANGES_BOTH}"
+        if any(step.rewritten for step in each.steps):
+            yield f"pipelines[{index}]", f"{each.name} {CHANGES_SCHEMAS}"
 
 
 def progress_group_problems(config: Config) -> Iterator[str]:
