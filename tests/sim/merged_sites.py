@@ -6,7 +6,8 @@ import random
 from functools import partial
 from itertools import islice
 
-from sim.merged_world import NAME_BYTES, PARTITIONS, PIPES, Broker, Link, places
+from sim.merged_pipes import NAME_BYTES, PIPES
+from sim.merged_world import PARTITIONS, Broker, Link, places
 from sim.partition_log import PartitionLog
 from sim.sim_clock import SimClock
 from sim.test_copy_simulation import DAY_MS, WALL_MS

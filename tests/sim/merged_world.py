@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from sim.log_answers import epoch_end
 from sim.log_batches import GZIP, TRANSACTIONAL, Fields, Kept, encode, fields_of
+from sim.merged_pipes import NAME_BYTES, Piped
 from sim.own_book import OwnBook
 from sim.partition_log import MODULUS, NONE, PartitionLog, StoredBatch
 from sim.sim_clock import SimClock
@@ -23,7 +24,6 @@ from sim.sim_network import NOT_LEADER
 from sim.sim_pipeline import NoPipe, PipedSimNetwork, SimPipe, SimSteps, exchange_of
 from sim.sim_world import World
 from sim.test_copy_simulation import granted, lane
-from sim.witness import Content
 from typing_extensions import override
 
 from heliostat.errors import ConnectionLost
@@ -54,57 +54,17 @@ from heliostat.records.copier.network import (
 )
 from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
 from heliostat.records.copier.partition_report import copied_in
-from heliostat.records.copier.pipeline_steps import Pipeline, SetColumns, Step, Where
+from heliostat.records.copier.pipeline_steps import Pipeline
 from heliostat.records.transport.piped_answers import InPlaceExchange
 
 if TYPE_CHECKING:
     from heliostat.records.rows.in_place import InPlace
 
 PARTITIONS = 1
-NAME_BYTES = 7
-"""What of a value says which record it is: its site, and its number there."""
 PIPE = "pipe"
 KEYS = 6
 UNKNOWN_END = 10**9
 """Behind all that a link may have noted."""
-
-
-class Piped(NamedTuple):
-    """A pipeline: which records it leaves, how it changes these, and what stands for it."""
-
-    leaves: Callable[[int], bool]
-    columns: tuple[str, ...]
-    step: Step
-
-    def made(self, content: Content) -> Content | None:
-        """Return what it makes of a record; None: it leaves it out."""
-        time_ms, key, value, headers = content
-        assert value is not None
-        assert len(value) == NAME_BYTES, f"{value!r} has been through a pipeline before"
-        if not self.leaves(int(value[1:])):
-            return None
-        if "value" in self.columns:
-            value += b"!"
-        if "headers" in self.columns:
-            headers = (*headers, ("made", value))
-        return time_ms + ("timestamp" in self.columns), key, value, headers
-
-    def value_of(self, value: bytes) -> bytes | None:
-        """Return what it makes of a record's value; None: it leaves it out."""
-        found = self.made((0, None, value, ()))
-        return None if found is None else found[2]
-
-
-PIPES = (
-    Piped(lambda number: number % 3 != 1, (), Where("...")),
-    Piped(lambda number: number % 5 != 1, ("value",), SetColumns((("value", "..."),))),
-    Piped(
-        lambda number: number // 4 % 3 != 1,
-        ("timestamp", "headers"),
-        SetColumns((("timestamp", "..."), ("headers", "..."))),
-    ),
-)
-"""Of each site's number: kept as they are, with other values, and with other times."""
 
 
 class Broker:

@@ -138,7 +138,7 @@ def target_problems(config: Config) -> Iterator[str]:
 
 
 def merge_problems(config: Config) -> Iterator[str]:
-    """Yield what links of merged topics can't do, or can't do yet."""
+    """Yield what links of merged topics can't do, and why."""
     for index, link in enumerate(config.links):
         if not link.topics.merges:
             continue
@@ -158,9 +158,18 @@ def merge_problems(config: Config) -> Iterator[str]:
                 link.groups.naming != "same",
                 "a group that moves between the sites is one group, with one name",
             ),
-            "checkpoints.emit": (link.checkpoints.emit, "MirrorMaker 2 can't merge"),
-            "offset_syncs.emit": (link.offset_syncs.emit, "MirrorMaker 2 can't merge"),
-            "heartbeats": (link.heartbeats.are_mirrored, "use a link of their own for them"),
+            "checkpoints.emit": (
+                link.checkpoints.emit,
+                "a group that goes on by one is not seen, and reads all again as it comes back",
+            ),
+            "offset_syncs.emit": (
+                link.offset_syncs.emit,
+                "MirrorMaker 2, which would take over by them, brings back what has crossed",
+            ),
+            "heartbeats": (
+                link.heartbeats.are_mirrored,
+                "they have another name at the target, and are mirrored: by a link of their own",
+            ),
             "gaps, errors": (
                 decided != {"stop"},
                 "nothing is deleted or left out by a policy where others write",
