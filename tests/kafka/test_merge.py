@@ -16,6 +16,7 @@ from support.command import heliostat, said
 from support.links import LinkProcess, RunningLink, ends, kill, wait_for
 from support.merged import (
     PARTITIONS,
+    PipedTopics,
     SiteProducer,
     assert_merged,
     config_of,
@@ -47,6 +48,8 @@ EXPIRED = {
 }
 """Every producer is forgotten a second after the timestamp of its last record."""
 REPEATS_MAX = 10
+PIPED = 2
+"""Topics of one partition that go through a pipeline."""
 CHAOS_S = 1.0
 """Between two faults: a link has begun by then."""
 
@@ -56,9 +59,10 @@ def stops(config: Path, code: str = "") -> list[dict[str, Any]]:
     return [row for row in problems if code in {"", row["code"]}]
 
 
-def verified(config: Path, topic: str) -> int:
+def verified(config: Path, *topics: str) -> int:
     """How many records both links' sites are proven to have."""
-    answer = heliostat(config, "verify", "--complete", "--json", "--topic", topic)
+    named = [option for topic in topics for option in ("--topic", topic)]
+    answer = heliostat(config, "verify", "--complete", "--json", *named)
     assert answer.returncode == 0, answer.said
     assert answer.json["not_compared"] == [], answer.said
     return int(answer.json["records"])
@@ -74,7 +78,7 @@ def lose(bootstrap: str, topic: str) -> None:
 
 def lose_map(config: Path, bootstrap: str, link: str) -> None:
     """Delete a running link's map: its partitions stop."""
-    copying = [{"copying": PARTITIONS}] * 2
+    copying = [{"copying": PARTITIONS + PIPED}] * 2
     wait_for("both links", lambda: [each["states"] for each in said(config, "status")] == copying)
     lose(bootstrap, offsets_topic(link))
     lost = {"OFFSET_MAP_LOST"}
@@ -84,15 +88,15 @@ def lose_map(config: Path, bootstrap: str, link: str) -> None:
 def rebuild(config: Path, bootstrap: str, link: str) -> None:
     """Rebuild a link's map, then its state, which is deleted."""
     found = said(config, "offsets", "rebuild", "--link", link)
-    assert [row["why_not"] for row in found] == [""] * PARTITIONS, found
+    assert [row["why_not"] for row in found] == [""] * (PARTITIONS + PIPED), found
     lose(bootstrap, state_topic(link))
     for way in ("--dry-run", "--yes"):
         answer = heliostat(config, "state", "rebuild", link, way, "--json")
         assert answer.returncode == 0, answer.said
         rows = [one for topic in answer.json["topics"] for one in topic["partitions"]]
-        assert [(one["verdict"], one["map_made_anew"]) for one in rows] == [
-            ("mapped", False)
-        ] * PARTITIONS
+        assert [(one["verdict"], one["map_made_anew"]) for one in rows] == [("mapped", False)] * (
+            PARTITIONS + PIPED
+        )
 
 
 def assert_goes_on_without_a_record(
@@ -147,9 +151,9 @@ def test_two_sites_write_one_topic_and_each_has_each_record_once(
 ) -> None:
     """Given producers at both sites and both links / when their driver is killed, and one link's
     map and state are deleted and rebuilt / then nothing lacks, is there twice, or is out of a
-    site's order, and `verify` proves it. When a record is gone before it crosses, and somebody
-    decides / then the one behind it crosses. When the rows of producer ids are deleted / then
-    nothing is copied any more, and `verify` proves nothing.
+    site's order, and `verify` proves it, also of what goes through pipelines. When a record is
+    gone before it crosses, and somebody decides / then the one behind it crosses. When the rows of
+    producer ids are deleted / then nothing is copied any more, and `verify` proves nothing.
     """
     monkeypatch.setattr(state_rebuild, "HEAR_S", 0.5)
     topic = fresh_name("merged")
@@ -157,14 +161,20 @@ def test_two_sites_write_one_topic_and_each_has_each_record_once(
     for cluster in (cluster_pair.source, cluster_pair.target):
         create_topic(cluster, topic, partitions=PARTITIONS)
         create_topic(cluster, f"{topic}-keys", configs={"cleanup.policy": "compact"})
+    piped = PipedTopics(sites, topic)
+    for cluster in (cluster_pair.source, cluster_pair.target):
+        for name in piped.names:
+            create_topic(cluster, name)
     producers = [SiteProducer(site, bootstrap, topic) for site, bootstrap in sites.items()]
     for each in producers:
         each.write(BEFORE)
-    config = config_of(tmp_path, sites, topic)
+    piped.write(BEFORE)
+    config = config_of(tmp_path, sites, topic, pipelines=piped.pipelines)
     name = next(each.name for each in load_config(config).links if each.source == "summit")
     with producers[0].at_work(), producers[1].at_work():
         with LinkProcess(config) as link:
             wait_for("records of the other site", lambda: is_level(sites, topic, [100, 100]))
+            piped.write(BEFORE)
             link.kill_driver()
         with RunningLink(config):
             marks = [sum(each.written[n] for each in producers) for n in range(PARTITIONS)]
@@ -175,7 +185,10 @@ def test_two_sites_write_one_topic_and_each_has_each_record_once(
         wanted = [sum(each.written[n] for each in producers) for n in range(PARTITIONS)]
         wait_for("both sites level", lambda: is_level(sites, topic, wanted))
         assert_merged(sites, topic, producers)
-        assert verified(config, topic) == sum(wanted)
+        wait_for("both sites level through pipelines", piped.are_level)
+        piped.assert_merged()
+        through = len(sites) * len(piped.names) * len(piped.crossed)
+        assert verified(config, topic, *piped.names) == sum(wanted) + through
         provoked("refused:merge", said(config, "plan")[0]["refuse"][f"{topic}-keys"])
         assert_goes_on_without_a_record(config, sites, topic, producers[0].written[0])
         with ClusterAdmin(sites["summit"].split(",")) as admin:

@@ -6,6 +6,7 @@ import random
 from functools import partial
 from itertools import islice
 
+from sim.merged_pipes import NAME_BYTES, PIPES
 from sim.merged_world import PARTITIONS, Broker, Link, places
 from sim.partition_log import PartitionLog
 from sim.sim_clock import SimClock
@@ -22,7 +23,9 @@ RESTS, REST_S = 0.15, 9.0
 class Sites:
     """Sites and the links between each two of them."""
 
-    def __init__(self, seed: int, names: str, *, fault_rate: float | None = None) -> None:
+    def __init__(
+        self, seed: int, names: str, *, fault_rate: float | None = None, piped: bool = False
+    ) -> None:
         self.seed = seed
         self.chance = random.Random(seed)
         self.clock = SimClock(WALL_MS)
@@ -30,8 +33,9 @@ class Sites:
         """How old records are when they are written."""
         rate = self.chance.choice([0.0, 0.02, 0.1]) if fault_rate is None else fault_rate
         self.sites = {Site(name): Broker(name, self.chance) for name in names}
+        self.pipe = pipe = PIPES[seed % len(PIPES)] if piped else None
         self.links = [
-            Link(source, target, self.clock, rate)
+            Link(source, target, self.clock, rate, pipe)
             for source in self.sites.values()
             for target in self.sites.values()
             if source is not target
@@ -42,12 +46,15 @@ class Sites:
 
         Links from there have noted leader epochs: a first report is noted at once.
         """
-        names = sorted(self.sites)
-        site = self.sites[names[self.seed % len(names)]]
-        away = [each for each in self.links if each.source is site]
-        at = self.chance.randrange(PARTITIONS)
+        away, at = self.away(), self.chance.randrange(PARTITIONS)
         if all(each.durable[at].copied for each in away):
-            site.elect(at)
+            away[0].source.elect(at)
+
+    def away(self) -> list[Link]:
+        """Links from the site that is hit by elections."""
+        names = sorted(self.sites)
+        hit = names[self.seed % len(names)]
+        return [each for each in self.links if each.source.name == hit]
 
     def forget_producers(self) -> None:
         """Records are three days old, and brokers forget their producers at any time."""
@@ -116,13 +123,18 @@ class Sites:
         """Records of its source's own producers, still there, that the target never had."""
         mine, there = link.source, link.target
         return [
-            record.value or b""
+            value
             for at in range(PARTITIONS)
             for _, record in mine.logs[at].committed()
-            if (record.value or b"").startswith(mine.name.encode())
-            and record.value not in there.seen[at].values()
-            and record.value not in link.left_out
+            if (value := record.value or b"").startswith(mine.name.encode())
+            and value not in there.seen[at].values()
+            and value not in link.left_out
+            and not self.leaves_out(value)
         ]
+
+    def leaves_out(self, value: bytes) -> bool:
+        """Whether the links' pipeline leaves a record out."""
+        return self.pipe is not None and self.pipe.value_of(value) is None
 
     def look(self) -> None:
         for site in self.sites.values():
@@ -141,6 +153,20 @@ class Sites:
                     assert mine == sorted(mine), (
                         f"seed {self.seed}: {name} out of order at {site.name}"
                     )
+
+        for link in self.links:
+            self._check_content(link)
+
+    def _check_content(self, link: Link) -> None:
+        """What a link has brought is what its pipeline makes of it."""
+        for log in link.target.logs:
+            for _, record in log.committed():
+                there = record.value or b""
+                if not there.startswith(link.source.name.encode()):
+                    continue
+                known = there[:NAME_BYTES]
+                made = known if self.pipe is None else self.pipe.value_of(known)
+                assert there == made, f"seed {self.seed}: {there!r} at {link.target.name}"
 
     def rebuild(self) -> None:
         """A link's state is rebuilt: it goes on with another producer id, when nothing is late."""

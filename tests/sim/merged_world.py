@@ -12,14 +12,16 @@ import copy
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sim.log_answers import epoch_end
 from sim.log_batches import GZIP, TRANSACTIONAL, Fields, Kept, encode, fields_of
+from sim.merged_pipes import NAME_BYTES, Piped
 from sim.own_book import OwnBook
 from sim.partition_log import MODULUS, NONE, PartitionLog, StoredBatch
 from sim.sim_clock import SimClock
-from sim.sim_network import NOT_LEADER, SimNetwork
+from sim.sim_network import NOT_LEADER
+from sim.sim_pipeline import NoPipe, PipedSimNetwork, SimPipe, SimSteps, exchange_of
 from sim.sim_world import World
 from sim.test_copy_simulation import granted, lane
 from typing_extensions import override
@@ -40,6 +42,7 @@ from heliostat.names import LinkName, Offset, ProducerId
 from heliostat.offsets.offset_map import Break
 from heliostat.records.batches.crossed import leave_crossed
 from heliostat.records.copier.copier import Copier
+from heliostat.records.copier.lane import LaneSpec
 from heliostat.records.copier.network import (
     Appended,
     BrokerProblem,
@@ -51,8 +54,14 @@ from heliostat.records.copier.network import (
 )
 from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
 from heliostat.records.copier.partition_report import copied_in
+from heliostat.records.copier.pipeline_steps import Pipeline
+from heliostat.records.transport.piped_answers import InPlaceExchange
+
+if TYPE_CHECKING:
+    from heliostat.records.rows.in_place import InPlace
 
 PARTITIONS = 1
+PIPE = "pipe"
 KEYS = 6
 UNKNOWN_END = 10**9
 """Behind all that a link may have noted."""
@@ -117,7 +126,9 @@ class Broker:
     def look(self) -> None:
         """Remember what is there, before anything is taken."""
         for log, seen in zip(self.logs, self.seen, strict=True):
-            seen.update((offset, record.value or b"") for offset, record in log.committed())
+            seen.update(
+                (offset, (record.value or b"")[:NAME_BYTES]) for offset, record in log.committed()
+            )
 
     def left(self) -> list[int]:
         """Offsets of records that are still there."""
@@ -246,7 +257,15 @@ class Rounds:
 class Link(Rounds):
     """One direction between two sites, whose process may be killed at any time."""
 
-    def __init__(self, source: Broker, target: Broker, clock: SimClock, fault_rate: float) -> None:
+    def __init__(
+        self,
+        source: Broker,
+        target: Broker,
+        clock: SimClock,
+        fault_rate: float,
+        piped: Piped | None = None,
+    ) -> None:
+        self.piped = piped
         self.name = LinkName(f"{source.name}-{target.name}")
         self.source, self.target = source, target
         self.chance = source.chance
@@ -315,11 +334,27 @@ class Link(Rounds):
                     can_align=False,
                     merged_from=Offset(0),
                     jump=self.jump,
+                    pipeline="" if self.piped is None else PIPE,
                 )
                 for each in made.partitions
             ),
+            pipeline=None if self.piped is None else Pipeline(PIPE, (self.piped.step,)),
         )
-        self.copier = granted(Copier(spec, MergedNetwork(self), world.clock))
+        pipe, exchange = self._way(spec)
+        network = MergedNetwork(self, pipe, exchange)
+        self.copier = granted(Copier(spec, network, world.clock, exchange))
+
+    def _way(self, spec: LaneSpec) -> tuple[SimPipe | NoPipe, Any]:
+        """The round's pipeline: on the bytes of batches, or as rows that come back later."""
+        if self.piped is None:
+            return NoPipe(), None
+        columns = self.piped.columns
+        if self.chance.random() < 0.5:
+            steps = SimSteps(self.piped.made, columns, ())
+            return NoPipe(), InPlaceExchange(spec.partitions, {PIPE: cast("InPlace", steps)})
+        pipe = SimPipe(self.world, self.piped.made, ())
+        pipe.may_end = False
+        return pipe, exchange_of(self.world, spec, pipe, columns)
 
     @override
     def turn(self) -> Copier:
@@ -389,11 +424,11 @@ def places(log: PartitionLog, start: int) -> Iterator[BatchPlace]:
             )
 
 
-class MergedNetwork(SimNetwork):
+class MergedNetwork(PipedSimNetwork):
     """A network that shows a lane the link's own log in place of the target's."""
 
-    def __init__(self, link: Link) -> None:
-        super().__init__(link.world, link.chance.choice([1, 5]))
+    def __init__(self, link: Link, pipe: SimPipe | NoPipe, exchange: Any) -> None:
+        super().__init__(link.world, link.chance.choice([1, 5]), pipe, exchange)
         self.link = link
         self._ends: dict[int, OwnEnd] = {}
 

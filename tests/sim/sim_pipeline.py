@@ -163,7 +163,7 @@ class PipedSimNetwork(SimNetwork):
 
     @override
     def wait(self, timeout_s: float, room_bytes: int) -> Iterable[Event]:
-        ready = self._exchange.take()
+        ready = [] if self._exchange is None else self._exchange.take()
         due_s = self._pipe.due_s()
         if due_s is not None:
             timeout_s = min(timeout_s, max(0.0, due_s - self.world.clock.now_s))

@@ -13,6 +13,15 @@ from heliostat.config.service import LINK_PLACE
 from heliostat.errors import ConfigError
 from heliostat.names import Alias, ClusterId, metric_name
 
+CHANGES_BOTH = (
+    "may change timestamps and values, so after an unclean election of the source nothing tells "
+    "lost records from those that it has in their place"
+)
+CHANGES_SCHEMAS = (
+    "changes Avro fields: the schemas that it needs at the other site are that site's own as well, "
+    "and would be carried back"
+)
+
 
 def check_distinct_clusters(link: LinkConfig, source_id: ClusterId, target_id: ClusterId) -> None:
     """Refuse a link whose two aliases lead to the same cluster.
@@ -129,7 +138,7 @@ def target_problems(config: Config) -> Iterator[str]:
 
 
 def merge_problems(config: Config) -> Iterator[str]:
-    """Yield what links of merged topics can't do, or can't do yet."""
+    """Yield what links of merged topics can't do, and why."""
     for index, link in enumerate(config.links):
         if not link.topics.merges:
             continue
@@ -137,7 +146,6 @@ def merge_problems(config: Config) -> Iterator[str]:
             getattr(link.errors, name).policy for name in type(link.errors).model_fields
         }
         wrong = {
-            "pipelines": (bool(link.pipelines), "only whole batches are merged"),
             "schemas.strategy": (
                 link.schemas.strategy not in {"off", "rewrite"},
                 "both sites register: rewrite, after preserve as well, or off with one registry",
@@ -150,17 +158,35 @@ def merge_problems(config: Config) -> Iterator[str]:
                 link.groups.naming != "same",
                 "a group that moves between the sites is one group, with one name",
             ),
-            "checkpoints.emit": (link.checkpoints.emit, "MirrorMaker 2 can't merge"),
-            "offset_syncs.emit": (link.offset_syncs.emit, "MirrorMaker 2 can't merge"),
-            "heartbeats": (link.heartbeats.are_mirrored, "use a link of their own for them"),
+            "checkpoints.emit": (
+                link.checkpoints.emit,
+                "a group that goes on by one is not seen, and reads all again as it comes back",
+            ),
+            "offset_syncs.emit": (
+                link.offset_syncs.emit,
+                "MirrorMaker 2, which would take over by them, brings back what has crossed",
+            ),
+            "heartbeats": (
+                link.heartbeats.are_mirrored,
+                "they have another name at the target, and are mirrored: by a link of their own",
+            ),
             "gaps, errors": (
                 decided != {"stop"},
                 "nothing is deleted or left out by a policy where others write",
             ),
         }
-        for field, (is_set, why) in wrong.items():
-            if is_set:
-                yield f'links[{index}].{field}: {why} (got topics.naming "merge")'
+        settings = [(field, why) for field, (is_set, why) in wrong.items() if is_set]
+        for field, why in (*settings, *_merged_pipelines(link)):
+            yield f'links[{index}].{field}: {why} (got topics.naming "merge")'
+
+
+def _merged_pipelines(link: LinkConfig) -> Iterator[tuple[str, str]]:
+    """Yield pipelines by which merged topics could lose records or schemas, and why."""
+    for index, pipeline in enumerate(link.pipelines):
+        if not pipeline.keeps_identity:
+            yield f"pipelines[{index}]", f"{pipeline.name} {CHANGES_BOTH}"
+        if any(step.rewritten for step in pipeline.steps):
+            yield f"pipelines[{index}]", f"{pipeline.name} {CHANGES_SCHEMAS}"
 
 
 def progress_group_problems(config: Config) -> Iterator[str]:

@@ -278,6 +278,12 @@ class StepConfig(Frozen):
     replace: Annotated[ReplaceStep | None, Field(title="Replace")] = None
     """Replaces parts of values, as text."""
 
+    @property
+    def rewritten(self) -> AvroStep | None:
+        """The Avro record that comes out with another schema."""
+        step = self.avro_fields
+        return step if step is not None and step.rewrites else None
+
     @model_validator(mode="after")
     def _is_one(self) -> Self:
         given = sorted(self.model_fields_set)
@@ -301,6 +307,21 @@ class PipelineConfig(Frozen):
     timeout_s: Annotated[float, Field(title="Timeout", ge=1, le=3600)] = 60
     """Seconds that records may be in it without any coming back: then it is taken to hang, as
     `TRANSFORM_FAILED`."""
+
+    @property
+    def keeps_identity(self) -> bool:
+        """Whether timestamps or values stay as they are: with one of them records are told apart.
+
+        Keys and headers alone may be the same in all records.
+        """
+        changed: set[str] = set()
+        for step in self.steps:
+            if step.function is not None:
+                return False
+            changed |= set(step.set or ())
+            changed |= {"value"} if step.replace is not None else set()
+            changed |= {fields.column for fields in (step.json_fields, step.rewritten) if fields}
+        return not {"timestamp", "value"} <= changed
 
     @property
     def avro_steps(self) -> tuple[AvroStep, ...]:

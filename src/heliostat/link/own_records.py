@@ -18,6 +18,7 @@ from heliostat.errors import BatchError, BrokerError, ProtocolError
 from heliostat.framed_ids import headers_without_ids, without_id
 from heliostat.gaps.facts import SharedAsk
 from heliostat.groups.merged_site import NO_LEADER, MergedSite, SiteLook
+from heliostat.link.pipeline_rules import pipeline_of
 from heliostat.merge.crossing import Crossing
 from heliostat.merge.landed_log import UnknownPlaceError
 from heliostat.merge.shared_records import PlacedRecord, SharedEnd, shared_end
@@ -57,7 +58,7 @@ class OwnRecordsLook:
         target: Reachable,
         look_bytes: int | None = LOOK_BYTES,
     ) -> None:
-        self._name = LinkName(link.name)
+        self._link, self._name = link, LinkName(link.name)
         self._hides_ids = link.schemas.strategy == "rewrite"
         self._source, self._target = source, target
         self._look_bytes = look_bytes
@@ -104,6 +105,8 @@ class OwnRecordsLook:
     def shared_end(self, ask: SharedAsk) -> SharedEnd | None:
         """Return up to where the source still has what was copied; None: that can't be told.
 
+        Of what has come through a pipeline it can't: the target has other records, or lacks some.
+
         Raises
         ------
         ConnectionLost
@@ -111,6 +114,8 @@ class OwnRecordsLook:
         """
         if ask.is_before_jump:
             return SharedEnd(Offset(ask.same_below or 0), -1)
+        if pipeline_of(self._link, ask.source.topic):
+            return None
         try:
             with (
                 self._merged_site().look({ask.target.topic}) as seen,

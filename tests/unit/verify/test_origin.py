@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.verify.align import Findings
 from heliostat.verify.compaction import Cleaning, CleaningRule
 from heliostat.verify.merged_plan import NONE_LEFT, MergedView, as_merged, merged_view
 from heliostat.verify.origin import LinkIds, Origin, OwnRange, own_range
+from heliostat.verify.piped import Pipe, Pipes
 from heliostat.verify.pipeline import _compare
 from heliostat.verify.places import Places
 from heliostat.verify.ranges import MapClaim, RangeSpec, SideView, TopicPair, pack, plan
 from heliostat.verify.reader import Bounds, FetchedPart, TopicView
 from heliostat.verify.report import PartitionResult
+from heliostat.verify.stream_values import ConsumedRecord
 from heliostat.verify.work import (
     ComparedClusters,
     Differing,
@@ -127,6 +129,7 @@ def verified(
     *,
     ids: LinkIds = IDS,
     rule: CleaningRule | None = None,
+    pipes: Pipes | None = None,
 ) -> Found:
     monkeypatch.setattr("heliostat.verify.pipeline._rules", lambda *_: {P.topic: rule})
 
@@ -137,7 +140,8 @@ def verified(
     seen = merged_view(target, [PAIR], one, two, ids=ids, maps=maps)
     made = plan([PAIR], one, seen.target, spec, map_view=maps)
     made = as_merged(made, seen, source.bounds(P), must=spec.is_complete)
-    work = Here(ComparedClusters(NOBODY, NOBODY, origins=seen.origins), source, target)
+    sides = ComparedClusters(NOBODY, NOBODY, origins=seen.origins, pipes=pipes)
+    work = Here(sides, source, target)
     results, failed = _compare(work, [PartitionResult(one) for one in made.stretches], NOT_TOLD)
     left_out = [each.reason for each in (*made.not_compared, *failed)]
     if not results:
@@ -176,6 +180,54 @@ TARGET = [
 def test_each_sites_records_are_compared_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
     found = verified(monkeypatch, Log(SOURCE), Log(TARGET), BREAKS, COMPLETE)
     assert found == Found(Findings(), 12, 0, [])
+
+
+class Thinning:
+    """A pipeline that leaves every third record out, and marks the others; see `Pipes`."""
+
+    topics = frozenset({P.topic})
+    failed: Mapping[TopicPartition, Mapping[Offset, str]] = {}
+
+    def of(self, partition: TopicPartition) -> Pipe:
+        def pipe(
+            rows: Sequence[ConsumedRecord], *, is_log_append_time: bool
+        ) -> list[ConsumedRecord]:
+            del is_log_append_time
+            made = [(*row[:3], (row[3] or b"") + b"!", row[4]) for row in rows]
+            return [row for row in made if int((row[3] or b"")[2:-1]) % 3 != 1]
+
+        return pipe
+
+
+THINNED = [b"a-%d!" % number for number in range(12) if number % 3 != 1]
+THINNED_BREAKS = [(0, 0), (1, 2), (3, 8), (5, 12), (7, 15)]
+
+
+@pytest.mark.parametrize(
+    ("there", "is_right"),
+    [
+        (THINNED, True),
+        (THINNED[:-1], False),
+        ([*THINNED[:2], b"a-4!", *THINNED[3:]], False),
+        ([b"a-0", *THINNED[1:]], False),
+        ([*THINNED, b"a-10!"], False),
+    ],
+    ids=["right", "lost", "left out", "not changed", "one more"],
+)
+def test_what_a_pipeline_makes_of_a_sites_own_is_compared(
+    monkeypatch: pytest.MonkeyPatch, there: list[bytes], *, is_right: bool
+) -> None:
+    """Given a pipeline / then what it leaves of the source's own, and no more, is the link's."""
+    target = [
+        Written(OWN, there[:3], 0),
+        Written(OTHER, values("b", 0, 3)),
+        Written(OWN, there[3:], 3),
+    ]
+    logs, pipes = (Log(SOURCE), Log(target)), Thinning()
+    found = verified(monkeypatch, *logs, THINNED_BREAKS, COMPLETE, pipes=pipes)
+    is_clean = found.findings.is_clean and not found.not_compared and not found.behind
+    assert is_clean == is_right, found
+    assert found.records == len(THINNED) or not is_right
 
 
 def test_what_has_not_crossed_is_behind_without_what_came_from_elsewhere(

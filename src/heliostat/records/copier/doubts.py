@@ -116,14 +116,15 @@ def settle_doubts(
         end = MirrorEnd(target, known, from_, hides_ids=_hides_ids(item), kept=by)
         is_decided = jump_at(item.spec, target.end) or item.spec.adopted_at == target.end
         is_decided = is_decided or not is_comparable
-        if end.source > item.doubts.doubted_from and not is_decided:
+        has_none = end.source <= from_ or (by is not None and _ends_before(end))
+        if not (has_none or is_decided):
             ends[index] = end
             continue
         # The target has nothing from there on: what was read is dropped, and what was a hole may
         # hold records now. Or a decision says where to continue.
-        item.progress.copied_to = min(item.progress.copied_to, item.doubts.doubted_from)
-        if end.source <= item.doubts.doubted_from:
-            item.map.read_again(target.end, item.doubts.doubted_from)
+        item.progress.copied_to = min(item.progress.copied_to, from_)
+        if has_none:
+            item.map.read_again(target.end, from_)
         item.fetches.epochs.distrust()
         item.doubts.settled()
     answers = network.compare_ends(ends) if ends else {}
@@ -160,6 +161,14 @@ def _what_may_be_of_another(
     return MirrorEnd(place, known, known.source_of(noted), True, _hides_ids(item))
 
 
+def _ends_before(end: MirrorEnd) -> bool:
+    """Whether a mirror's last record is from before the doubt: its map may go on behind a hole.
+
+    What a pipeline has left out there, the source may have lost, with other records in its place.
+    """
+    return end.known.source_of(end.target.end - 1) < end.doubted_from
+
+
 def _hides_ids(item: PartitionCopy) -> bool:
     return SchemaFrames.REPLACED in item.spec.frames
 
@@ -185,6 +194,9 @@ def _settle_placed(item: PartitionCopy, end: MirrorEnd, answer: SourceSays) -> N
 def _settle(item: PartitionCopy, end: MirrorEnd, answer: SourceSays) -> None:
     position = end.source
     if answer.has_them:
+        if answer.is_last:
+            # The hole behind it may be of a log that the source has lost, and hold a record now.
+            position = Offset(end.known.source_of(end.target.end - 1) + 1)
         item.map.read_again(end.target.end, position)
         reached = position if answer.is_last else (item.doubts.doubted_from or 0)
         item.fetches.epochs.learn(CopiedTo(reached, answer.epoch))

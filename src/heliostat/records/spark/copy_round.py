@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import gc
 import os
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from heliostat.clock import Clock, SystemClock
@@ -40,23 +41,17 @@ def network_of(
 ) -> WireNetwork:
     """Return both clusters of a lane, not connected yet; the caller closes it."""
     target = WireCluster(lane.target_access, dial)
-    if lane.merged is not None:
+    kind: Callable[..., WireNetwork]
+    if lane.merged is None:
+        kind = WireNetwork if exchange is None else partial(PipedNetwork, exchange)
+        kind = partial(kind, lane.partitions)
+    else:
         # Only here: other lanes need neither its compiled code nor its readers.
-        from heliostat.records.transport.merged_network import MergedNetwork
+        from heliostat.records.transport.merged_network import MergedNetwork, PipedMergedNetwork
 
-        return MergedNetwork(
-            lane,
-            lane.merged,
-            WireCluster(lane.source_access, dial),
-            target,
-            lane.settings,
-            clock.monotonic_s,
-            maps=MapChannel(lane, target, clock.monotonic_s, clock.wall_ms),
-            producer_id=lane.producer_id,
-        )
-    kind = WireNetwork if exchange is None else functools.partial(PipedNetwork, exchange)
+        kind = MergedNetwork if exchange is None else partial(PipedMergedNetwork, exchange)
+        kind = partial(kind, lane, lane.merged)
     return kind(
-        lane.partitions,
         WireCluster(lane.source_access, dial),
         target,
         lane.settings,

@@ -44,6 +44,7 @@ from heliostat.records.copier.plain_sends import BASE_OFFSET, COUNT, INDEX, LAND
 from heliostat.records.transport.kafka_network import WireNetwork
 from heliostat.records.transport.own_ends import OwnEnds, OwnProducers
 from heliostat.records.transport.own_log import OwnPlace
+from heliostat.records.transport.piped_network import PipedNetwork
 from heliostat.records.transport.single_batches import (
     NO_SUCH_OFFSET,
     SMALL_BATCH_BYTES,
@@ -270,6 +271,10 @@ class MergedNetwork(WireNetwork):
         for index, data in read_led(self._target, self._leaders.target, asked, room).items():
             found[index] = _renumbered(places[index], data)
         return found
+
+
+class PipedMergedNetwork(PipedNetwork, MergedNetwork):
+    """A `MergedNetwork` that waits for a pipeline, too: it gets what no link brought there."""
 
 
 def _renumbered(place: OwnPlace, data: bytes | None) -> bytes:

@@ -35,14 +35,12 @@ class PipedNetwork(WireNetwork):
     ----------
     exchange
         The lane's pipeline.
-    partitions, network
-        See `WireNetwork`.
+    network
+        See `WireNetwork`, or what else it is made of.
     """
 
-    def __init__(
-        self, exchange: Exchange, partitions: Sequence[PartitionSpec], *network: Any, **more: Any
-    ) -> None:
-        super().__init__(partitions, *network, **more)
+    def __init__(self, exchange: Exchange, *network: Any, **more: Any) -> None:
+        super().__init__(*network, **more)
         self._exchange = exchange
         if (file := exchange.fileno()) is not None:
             self._watched.wake_by(file)
