@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 import yaml
 from kafka import KafkaProducer
+from moving_groups import Logs, MovingGroup, logs_of
 from support.cleaning import read_committed
 from support.clusters import ClusterPair, create_topic, fresh_name
 from support.command import Answer, heliostat, said
 from support.links import RunningLink, ends, wait_for
 from support.merged import PARTITIONS, SiteProducer, assert_merged, is_level, written
-from support.moving_groups import Logs, MovingGroup, logs_of
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import load_config
@@ -222,7 +222,10 @@ def test_a_running_mirror_is_merged_and_its_producers_move(
     turned = config_of(tmp_path / "turned.yaml", sites, [merged])
     start_late(sites["summit"], topic)
     producers = [SiteProducer(site, each, topic) for site, each in sites.items()]
-    groups = [MovingGroup(sites, topic, fresh_name("moves"), site) for site in sites]
+    groups = [
+        MovingGroup(sites, topic, fresh_name("moves"), site, partitions=PARTITIONS)
+        for site in sites
+    ]
     words = "switch", name, "--rolling", "--yes", "--json", "--topics", topic
 
     def at_base() -> list[int]:
@@ -264,7 +267,7 @@ def test_a_running_mirror_is_merged_and_its_producers_move(
             writing.close()
             wait_level(both, sites, topic, written(producers))
             assert_proven(both, sites, topic, producers)
-            assert_groups_go_on(both, logs_of(sites, topic), groups, cuts[topic])
+            assert_groups_go_on(both, logs_of(sites, topic, PARTITIONS), groups, cuts[topic])
             assert_finished(both, topic, *end)
         assert_no_link_copies(both, sites, topic, producers)
     for each in producers:
