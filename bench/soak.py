@@ -3,9 +3,10 @@
 It ends at once, with the links' status, where a link does not catch up after faults.
 
 Four topics are written to all the time: a plain one, a compacted one and one with transactions
-over a link that maps offsets, one with transactions over a link that fills holes. At the end an
-ordinary consumer reads both sides completely. Exit code 1: records were lost, duplicated,
-reordered or changed, or a link did not recover.
+over a link that maps offsets, one with transactions over a link that fills holes. Two more are
+written at both clusters and merged by links both ways, while groups move between these. At the end
+an ordinary consumer reads both sides completely. Exit code 1: records were lost, duplicated,
+reordered or changed, a group skipped some, or a link did not recover.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from clusters import KAFKA_VERSION
 from machine import describe
 from soak_audit import Finding, audit
 from soak_faults import Site, draw
-from soak_link import Driver, write_config
+from soak_link import Driver, SourcePartition, write_config
+from soak_merged import TOPICS, Merged
 
 from heliostat.clusters.admin import LATEST, ClusterAdmin
 from heliostat.errors import BrokerError, HeliostatError
@@ -44,6 +46,7 @@ SETTINGS = {
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
     "offsets.topic.replication.factor": "3",
+    "producer.id.expiration.check.interval.ms": "1000",
 }
 CALM_EVERY = 3
 """Faults in a row before the links must have caught up, so that faults don't only accumulate."""
@@ -51,6 +54,9 @@ LEVEL_WITHIN_S = 300.0
 STOPPED_S = 60.0
 """A partition that has stopped for so long will not catch up: no fault is drawn that stops one."""
 LOOK_S = 1.0
+
+
+MIRRORED = tuple(load.topic for load in soak_load.LOADS)
 
 
 class NotLevel(Exception):
@@ -91,28 +97,32 @@ class Run:
             soak_load.create(source.bootstrap)
             driver = Driver(write_config(self.folder, source.bootstrap, target.bootstrap))
             writers = soak_load.Writers(source.bootstrap, self.seed)
+            merged = Merged({"east": source.bootstrap, "west": target.bootstrap}, self.seed)
+            merged.create()
             chance = random.Random(self.seed)  # noqa: S311  # faults, no secret
-            site = Site(source, target, driver, chance)
+            site = Site(source, target, driver, chance, (*MIRRORED, *TOPICS))
             try:
                 driver.start()
                 writers.start()
-                self._break_things(site, hours)
+                merged.start()
+                self._break_things(site, merged, hours)
                 writers.stop()
-                self._wait_level(site)
+                self._calm(site, merged)
                 time.sleep(LOOK_S)
                 self.wrong += driver.problems()
                 driver.stop()
                 self.say("reading both sides")
-                findings = audit(source.bootstrap, target.bootstrap)
+                findings = audit(source.bootstrap, target.bootstrap) + merged.audit()
             except NotLevel as error:
                 self.wrong.append(f"{error}; its status:\n{driver.status()}")
                 findings = []
                 self._keep_logs(source, target)
             finally:
                 writers.stop()
+                merged.stop()
                 driver.kill_all()
         self.wrong += driver.ended_badly
-        return self._report(writers, findings)
+        return self._report(writers, merged, findings)
 
     def _keep_logs(self, *clusters: Cluster) -> None:
         """Copy the brokers' logs, as they are now, beside those of drivers."""
@@ -121,7 +131,7 @@ class Run:
                 kept = self.folder / cluster.name / broker.folder.name
                 shutil.copytree(broker.folder, kept, ignore_dangling_symlinks=True)
 
-    def _break_things(self, site: Site, hours: float) -> None:
+    def _break_things(self, site: Site, merged: Merged, hours: float) -> None:
         until_s = time.monotonic() + hours * 3600
         self._wait_level(site)
         while time.monotonic() < until_s:
@@ -130,19 +140,30 @@ class Run:
             self.say(f"{self.drawn.total()}: {fault.__name__}")
             fault(site)
             if self.drawn.total() % CALM_EVERY == 0:
-                self._wait_level(site)
+                self._calm(site, merged)
+                merged.start()
+
+    def _calm(self, site: Site, merged: Merged) -> None:
+        """Wait until links have caught up, and move groups of merged topics; none is written."""
+        merged.stop()
+        self._wait_level(site)
+        for text in merged.move_groups(site.driver.config):
+            self.say(text)
+            self.wrong.append(text)
 
     def _wait_level(self, site: Site) -> None:
-        """Wait until the target has all current records of the source."""
-        wanted: dict[TopicPartition, int] = {}
+        """Wait until each target has all current records of its source."""
+        wanted: dict[SourcePartition, int] = {}
         began_s = time.monotonic()
         stopped_s: dict[str, float] = {}
         behind: object = "unknown"
         while time.monotonic() < began_s + LEVEL_WITHIN_S:
-            wanted = wanted or ends(site.source.bootstrap, site.topics)
+            wanted = wanted or wanted_of(site)
             found = site.driver.positions() if wanted else None
             if found is not None:
-                left = {str(p): end - found[p] for p, end in wanted.items() if p in found}
+                left = {
+                    " ".join(map(str, p)): end - found[p] for p, end in wanted.items() if p in found
+                }
                 behind = left
                 if len(left) == len(wanted) and max(left.values()) <= 0:
                     self.level_s.append(time.monotonic() - began_s)
@@ -158,18 +179,29 @@ class Run:
         self.say(text)
         raise NotLevel(text)
 
-    def _report(self, writers: soak_load.Writers, findings: list[Finding]) -> dict[str, Any]:
+    def _report(
+        self, writers: soak_load.Writers, merged: Merged, findings: list[Finding]
+    ) -> dict[str, Any]:
         return {
             "machine": describe(find_java(), KAFKA_VERSION, self.folder),
             "seed": self.seed,
             "hours": round((time.monotonic() - self.began_s) / 3600, 2),
             "faults": dict(self.drawn),
             "level_s": [round(each, 1) for each in self.level_s],
-            "written": writers.sent,
+            "written": writers.sent | merged.sent(),
             "writer_errors": writers.failed,
+            "groups_moved": dict(merged.moved),
             "did_not_recover": self.wrong,
             "findings": [each.to_json() for each in findings],
         }
+
+
+def wanted_of(site: Site) -> dict[SourcePartition, int]:
+    """Return the log ends of all that is copied, by source; empty if one is unknown now."""
+    east, west = ends(site.source.bootstrap, site.topics), ends(site.target.bootstrap, TOPICS)
+    of_east = {("east", partition): end for partition, end in east.items()}
+    of_west = {("west", partition): end for partition, end in west.items()}
+    return of_east | of_west if east and west else {}
 
 
 def ends(
@@ -193,17 +225,18 @@ def ends(
 def table(report: dict[str, Any]) -> str:
     """Return the report as text."""
     lines = [
-        f"{'partition':20} {'source':>9} {'target':>9}  lost doubled reordered foreign different"
+        f"{'partition':24} {'source':>9} {'target':>9}  lost doubled reordered foreign different"
     ]
     for one in report["findings"]:
         name = f"{one['topic']}-{one['partition']}"
         counts = "  ".join(
             f"{one[what]:>6}" for what in ("lost", "doubled", "reordered", "foreign", "different")
         )
-        lines.append(f"{name:20} {one['source']:>9,} {one['target']:>9,} {counts}")
+        lines.append(f"{name:24} {one['source']:>9,} {one['target']:>9,} {counts}")
         lines += [f"    {text}" for text in one["examples"]]
     slowest = max(report["level_s"], default=0.0)
     lines += [f"did not recover: {text}" for text in report["did_not_recover"]]
+    lines.append(f"groups moved: {report['groups_moved']}")
     lines.append(
         f"{report['hours']} h, {sum(report['faults'].values())} faults, seed {report['seed']}; "
         f"caught up within {slowest:.0f} s at most"

@@ -33,6 +33,11 @@ class Seen(NamedTuple):
         """The writer's number, counted by topic."""
         return int((self.value or b"-1").split(b" ", 1)[0])
 
+    @property
+    def site(self) -> str:
+        """Where it was written, of topics that several sites write; else empty."""
+        return dict(self.headers).get("site", b"").decode()
+
 
 @dataclass(slots=True)
 class Finding:
@@ -117,8 +122,8 @@ def _each(records: Iterable[Seen]) -> Iterator[tuple[tuple[int, int], Seen]]:
         times[seen.number] += 1
 
 
-def read(bootstrap: str, topic: str, partition: int) -> list[Seen]:
-    """Read all committed records of a partition.
+def read(bootstrap: str, topic: str, partition: int, start: int | None = None) -> list[Seen]:
+    """Read all committed records of a partition, from an offset on or from its beginning.
 
     Raises
     ------
@@ -133,7 +138,7 @@ def read(bootstrap: str, topic: str, partition: int) -> list[Seen]:
     try:
         one = KafkaPartition(topic, partition)
         consumer.assign([one])
-        consumer.seek_to_beginning(one)
+        consumer.seek_to_beginning(one) if start is None else consumer.seek(one, start)
         end = consumer.end_offsets([one])[one]
         seen: list[Seen] = []
         silent_s = 0.0

@@ -11,11 +11,12 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import psutil
 import yaml
 from soak_load import COMPACTED, FILLED, PLAIN, TRANSACTIONS
+from soak_merged import links as merged_links
 
 from heliostat.config import load_config
 from heliostat.errors import HeliostatError
@@ -30,19 +31,20 @@ OWNED_WITHIN_S = 180.0
 STOPPED_WITHIN_S = 120.0
 LOOK_S = 0.5
 SLOTS = 3
+"""Of Spark, for the mirrors' links; each further one and each pipeline has one of its own."""
 KEPT = {"min.compaction.lag.ms": str(7 * 86_400_000)}
 """Nothing is compacted at the target, so that all copied records can be audited."""
 
 
 def write_config(folder: Path, source: str, target: str) -> Path:
-    """Write two links: one with offset maps, one that fills holes."""
+    """Write a link with offset maps, one that fills holes, and two that merge."""
     topics: dict[str, Any] = {"refresh_interval_s": 5}
     kept = {"config_set": KEPT, "config_exclude": ["max.compaction.lag.ms", "segment.ms"]}
     links = {
         LINKS[0]: {**topics, **kept, "include": [PLAIN, COMPACTED, TRANSACTIONS]},
         LINKS[1]: {**topics, "include": [FILLED], "offsets": "exact"},
     }
-    return write_links(folder, source, target, links, lease_s=10)
+    return write_links(folder, source, target, links, lease_s=10, merged=merged_links())
 
 
 def write_links(
@@ -53,12 +55,14 @@ def write_links(
     *,
     lease_s: int,
     pipelines: Sequence[Mapping[str, Any]] = (),
+    merged: Sequence[Mapping[str, Any]] = (),
 ) -> Path:
     """Write links from one cluster to the other; `links` has `topics` by link name.
 
-    Each has the pipelines, and each pipeline of each link one of Spark's slots more.
+    Each has the pipelines; `merged` has links of any way, with all that they have besides.
     """
-    both: dict[str, Any] = {"source": "east", "target": "west", "lanes": {"lease_s": lease_s}}
+    lanes = {"lease_s": lease_s}
+    both: dict[str, Any] = {"source": "east", "target": "west", "lanes": lanes}
     if pipelines:
         both["pipelines"] = [dict(each) for each in pipelines]
     config = {
@@ -66,16 +70,23 @@ def write_links(
             "east": {"bootstrap": source.split(",")},
             "west": {"bootstrap": target.split(",")},
         },
-        "spark": {"master": f"local[{SLOTS + len(links) * len(pipelines)}]"},
-        "links": [{"name": name, **both, "topics": dict(each)} for name, each in links.items()],
+        "spark": {"master": f"local[{SLOTS + len(links) * len(pipelines) + len(merged)}]"},
+        "links": [
+            *({"name": name, **both, "topics": dict(each)} for name, each in links.items()),
+            *({**each, "lanes": lanes} for each in merged),
+        ],
     }
     path = folder / "heliostat.yaml"
     path.write_text(yaml.safe_dump(config, sort_keys=False))
     return path
 
 
+SourcePartition: TypeAlias = tuple[str, TopicPartition]
+"""A partition, and the alias of the cluster that it is copied from."""
+
+
 class Driver:
-    """One instance of `heliostat run` with both links.
+    """One instance of `heliostat run` with all links.
 
     Parameters
     ----------
@@ -195,7 +206,7 @@ class Driver:
                 self.ended_badly.append(f"ended with code {code} after SIGTERM: {self._log.name}")
 
     def wait_owner(self) -> None:
-        """Wait until this instance owns both links."""
+        """Wait until this instance owns all links."""
         until_s = time.monotonic() + OWNED_WITHIN_S
         while time.monotonic() < until_s:
             if all(pid == self.pid for pid in self.owners()):
@@ -223,12 +234,15 @@ class Driver:
 
     # -- its output ------------------------------------------------------------------------------
 
-    def positions(self) -> dict[TopicPartition, int] | None:
-        """Return the source offsets below which all is at the target; None if unknown now."""
+    def positions(self) -> dict[SourcePartition, int] | None:
+        """Return the source offsets below which all is at the target; None if unknown now.
+
+        Others write merged topics at their target: what lanes have reported is theirs.
+        """
         config = load_config(self.config)
         try:
             return {
-                each.source: each.position
+                (link.source, each.source): each.passed if link.topics.merges else each.position
                 for link in config.links
                 for each in look(config, link).partitions
             }

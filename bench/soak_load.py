@@ -36,6 +36,8 @@ class Load(NamedTuple):
     """Whether its mirror has equal offsets."""
     age_ms: int = 0
     """Age of the records' timestamps, in ms."""
+    site: str = ""
+    """Who writes it, where others write it as well: a header of its records."""
 
 
 LOADS = (
@@ -105,7 +107,7 @@ class Writers:
     def __init__(
         self,
         bootstrap: str,
-        seed: int,
+        seed: int | str,
         loads: Sequence[Load] = LOADS,
         records_s: int = RECORDS_S,
         turn_s: float = TURN_S,
@@ -125,12 +127,14 @@ class Writers:
         self._threads: dict[str, threading.Thread] = {}
         self._alive_s: dict[str, float] = {}
         """Time of the last activity of each."""
-        self._watch = threading.Thread(target=self._look_after, name="watch", daemon=True)
+        self._watch = threading.Thread()
 
     def start(self) -> None:
-        """Start the threads."""
+        """Start the threads; after `stop` they go on."""
+        self._stop.clear()
         for topic in self._loads:
             self._begin(topic)
+        self._watch = threading.Thread(target=self._look_after, name="watch", daemon=True)
         self._watch.start()
 
     def stop(self) -> None:
@@ -189,6 +193,7 @@ class Writers:
         key = b"k%d" % chance.randrange(KEYS)
         value = b"%d %s" % (number, chance.randbytes(VALUE_BYTES // 2).hex().encode())
         headers = [("n", b"%d" % number), *([("fourth", b"")] if number % 4 == 1 else [])]
+        headers += [("site", load.site.encode())] if load.site else []
         record: dict[str, Any] = {"key": key, "value": value, "headers": headers}
         if load.age_ms:
             record["timestamp_ms"] = time.time_ns() // 1_000_000 - load.age_ms

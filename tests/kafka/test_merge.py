@@ -179,13 +179,13 @@ def test_two_sites_write_one_topic_and_each_has_each_record_once(
         with RunningLink(config):
             marks = [sum(each.written[n] for each in producers) for n in range(PARTITIONS)]
             wait_for("records since the kill", lambda: is_level(sites, topic, marks))
+            wait_for("both sites level through pipelines", piped.are_level)
             lose_map(config, sites["base"], name)
         rebuild(config, sites["base"], name)
     with RunningLink(config) as link:
         wanted = [sum(each.written[n] for each in producers) for n in range(PARTITIONS)]
         wait_for("both sites level", lambda: is_level(sites, topic, wanted))
         assert_merged(sites, topic, producers)
-        wait_for("both sites level through pipelines", piped.are_level)
         piped.assert_merged()
         through = len(sites) * len(piped.names) * len(piped.crossed)
         assert verified(config, topic, *piped.names) == sum(wanted) + through

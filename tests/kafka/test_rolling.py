@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 import yaml
 from kafka import KafkaProducer
+from moving_groups import Logs, MovingGroup, logs_of
 from support.cleaning import read_committed
 from support.clusters import ClusterPair, create_topic, fresh_name
 from support.command import Answer, heliostat, said
 from support.deadline import deadline
 from support.links import RunningLink, ends, wait_for
 from support.merged import PARTITIONS, SiteProducer, assert_merged, is_level, written
-from support.moving_groups import Logs, MovingGroup, logs_of
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import load_config
@@ -73,6 +73,10 @@ def break_off(bootstrap: str, topic: str) -> None:
     producer.close(CLOSED_WITHIN_S)
 
 
+def moving_group(sites: Mapping[str, str], topic: str, here: str) -> MovingGroup:
+    return MovingGroup(sites, topic, fresh_name("moves"), here, partitions=PARTITIONS)
+
+
 def assert_groups_go_on(
     config: Path, logs: Logs, groups: list[MovingGroup], cuts: Mapping[str, int]
 ) -> None:
@@ -116,10 +120,12 @@ def assert_sent_back(answer: Answer, topic: str) -> None:
     assert text.count("wrote at the source lately: producer") == 1, text
 
 
-def assert_finished(config: Path, topic: str, *words: str) -> None:
-    """Finish; afterwards it says of which topic, with how many partitions."""
+def assert_finished(config: Path, topic: str, group: str, again: int, *words: str) -> None:
+    """Finish; it says how much a group reads again, and of which topic it was."""
     done = heliostat(config, *words)
     assert done.returncode == 0, done.said
+    [step] = [each for each in done.json["steps"] if each["name"] == "groups"]
+    assert step["facts"]["rereads"].get(group, 0) == again, done.said
     left, _ = heliostat(config, *words[:3], "--last", "--json").json["topics"]
     assert left == {"topic": topic, "stage": "given_away", "partitions": PARTITIONS}
 
@@ -225,7 +231,7 @@ def test_a_running_mirror_is_merged_and_its_producers_move(
     turned = config_of(tmp_path / "turned.yaml", sites, [merged])
     start_late(sites["summit"], topic)
     producers = [SiteProducer(site, each, topic) for site, each in sites.items()]
-    groups = [MovingGroup(sites, topic, fresh_name("moves"), site) for site in sites]
+    groups = [moving_group(sites, topic, site) for site in sites]
     words = "switch", name, "--rolling", "--yes", "--json", "--topics", topic
 
     def at_base() -> list[int]:
@@ -267,8 +273,9 @@ def test_a_running_mirror_is_merged_and_its_producers_move(
             writing.close()
             wait_level(both, sites, topic, written(producers))
             assert_proven(both, sites, topic, producers)
-            assert_groups_go_on(both, logs_of(sites, topic), groups, cuts[topic])
-            assert_finished(both, topic, *end)
+            logs = logs_of(sites, topic, PARTITIONS)
+            assert_groups_go_on(both, logs, groups, cuts[topic])
+            assert_finished(both, topic, groups[0].name, groups[0].move(both, logs), *end)
         with deadline("links that begin again", TURN_WITHIN_S):
             assert_no_link_copies(both, sites, topic, producers)
     for each in producers:

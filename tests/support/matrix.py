@@ -118,8 +118,9 @@ class Matrix:
         wanted: dict[Any, int] = {}
         while time.monotonic() < until_s:
             wanted = wanted or ends(self.source.bootstrap, names, partitions)
-            found = self.driver.positions() if wanted else None
-            if found is not None:
+            positions = self.driver.positions() if wanted else None
+            if positions is not None:
+                found = {partition: at for (_, partition), at in positions.items()}
                 left = {str(p): end - found[p] for p, end in wanted.items() if p in found}
                 behind = {name: count for name, count in left.items() if count > 0}
                 if len(left) == len(wanted) and not behind:

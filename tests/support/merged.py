@@ -72,8 +72,9 @@ class SiteProducer:
             self._failure = failure
 
     def end(self) -> None:
-        """Write each partition's last record, under a key of its own."""
-        name, self.last = self._site.encode(), b"%s end %03d" % (self._site.encode(), self._ends)
+        """Write a last record into each partition, under a key of its own; it sorts as such."""
+        name = self._site.encode()
+        self.last = b"%s %06d end %03d" % (name, self.written[0] - 1, self._ends)
         self._ends += 1
         for partition in range(PARTITIONS):
             self._producer.send(self._topic, value=self.last, partition=partition, key=name)

@@ -10,7 +10,8 @@ import pytest
 from soak import is_clean
 from soak_audit import Finding, Seen, compare
 from soak_faults import FAULTS, draw
-from soak_load import LOADS, PLAIN
+from soak_load import LOADS, PLAIN, Load
+from soak_merged import compare_site
 
 pytestmark = pytest.mark.thorough
 
@@ -71,6 +72,28 @@ def test_records_later_compacted_at_the_source_are_not_foreign() -> None:
     assert compare(CLEANED, 0, source, log(0, 1, 2, 3, 4)).is_clean
     assert counts(compare(CLEANED, 0, source, log(0, 3, 1, 3, 4))) == {"doubled": 1}
     assert counts(compare(MAPPED, 0, source, log(2, 3, 4))) == {"foreign": 1}
+
+
+def test_each_writer_of_a_merged_topic_is_compared_with_its_copy_at_the_other_site() -> None:
+    """Given what both write / then only a writer of old records may have sent some twice.
+
+    What comes back to its own site counts as there twice, and records of nobody are named.
+    """
+
+    def of(site: str, *numbers: int) -> list[Seen]:
+        return [each._replace(headers=(("site", site.encode()),)) for each in log(*numbers)]
+
+    load, old = Load("merged", site="east"), Load("merged-old", site="east", age_ms=7)
+    own = of("east", 0, 1, 2)
+    there = [*of("west", 0), *own, *of("west", 1)]
+    assert counts(compare_site(load, 0, [*own, *of("west", 0, 1)], there)) == {}
+    assert counts(compare_site(load, 0, own, of("east", 0, 2, 1))) == {"reordered": 1}
+    assert counts(compare_site(load, 0, own, of("east", 0, 1))) == {"lost": 1}
+    assert counts(compare_site(load, 0, [*own, *own[:1]], own)) == {"lost": 1, "doubled": 1}
+    twice = [*own, *own[-1:]]
+    assert counts(compare_site(load, 0, twice, twice)) == {"doubled": 1}
+    assert compare_site(old, 0, twice, twice).is_clean
+    assert counts(compare_site(load, 0, [*own, *log(9)], own)) == {"foreign": 1}
 
 
 def report(**changed: Any) -> dict[str, Any]:

@@ -37,7 +37,8 @@ def groups_seen(
         decided = view.decided
         rows = [row for row in view.rows if row.source.topic in topics]
         lacking = [row for row in rows if row.reason not in _LEFT_ALONE]
-        if again := sum(row.again for row in rows):
+        again = sum(row.reread_records or 0 for row in rows)
+        if again and link.topics.merges:
             rereads[view.shown_name] = again
         if view.group in readers:
             reading.append(readers.pop(view.group))
