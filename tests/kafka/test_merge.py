@@ -16,7 +16,7 @@ from support.command import heliostat, said
 from support.links import LinkProcess, RunningLink, ends, kill, wait_for
 from support.merged import (
     PARTITIONS,
-    PipedTopics,
+    PipedTopic,
     SiteProducer,
     assert_merged,
     config_of,
@@ -48,8 +48,8 @@ EXPIRED = {
 }
 """Every producer is forgotten a second after the timestamp of its last record."""
 REPEATS_MAX = 10
-PIPED = 2
-"""Topics of one partition that go through a pipeline."""
+PIPED = 1
+"""Partitions that go through a pipeline."""
 CHAOS_S = 1.0
 """Between two faults: a link has begun by then."""
 
@@ -161,15 +161,14 @@ def test_two_sites_write_one_topic_and_each_has_each_record_once(
     for cluster in (cluster_pair.source, cluster_pair.target):
         create_topic(cluster, topic, partitions=PARTITIONS)
         create_topic(cluster, f"{topic}-keys", configs={"cleanup.policy": "compact"})
-    piped = PipedTopics(sites, topic)
+    piped = PipedTopic(sites, topic)
     for cluster in (cluster_pair.source, cluster_pair.target):
-        for name in piped.names:
-            create_topic(cluster, name)
+        create_topic(cluster, piped.name)
     producers = [SiteProducer(site, bootstrap, topic) for site, bootstrap in sites.items()]
     for each in producers:
         each.write(BEFORE)
     piped.write(BEFORE)
-    config = config_of(tmp_path, sites, topic, pipelines=piped.pipelines)
+    config = config_of(tmp_path, sites, topic, pipelines=[piped.pipeline])
     name = next(each.name for each in load_config(config).links if each.source == "summit")
     with producers[0].at_work(), producers[1].at_work():
         with LinkProcess(config) as link:
@@ -179,7 +178,7 @@ def test_two_sites_write_one_topic_and_each_has_each_record_once(
         with RunningLink(config):
             marks = [sum(each.written[n] for each in producers) for n in range(PARTITIONS)]
             wait_for("records since the kill", lambda: is_level(sites, topic, marks))
-            wait_for("both sites level through pipelines", piped.are_level)
+            wait_for("both sites level behind the pipeline", piped.is_level)
             lose_map(config, sites["base"], name)
         rebuild(config, sites["base"], name)
     with RunningLink(config) as link:
@@ -187,8 +186,8 @@ def test_two_sites_write_one_topic_and_each_has_each_record_once(
         wait_for("both sites level", lambda: is_level(sites, topic, wanted))
         assert_merged(sites, topic, producers)
         piped.assert_merged()
-        through = len(sites) * len(piped.names) * len(piped.crossed)
-        assert verified(config, topic, *piped.names) == sum(wanted) + through
+        through = len(sites) * len(piped.crossed)
+        assert verified(config, topic, piped.name) == sum(wanted) + through
         provoked("refused:merge", said(config, "plan")[0]["refuse"][f"{topic}-keys"])
         assert_goes_on_without_a_record(config, sites, topic, producers[0].written[0])
         with ClusterAdmin(sites["summit"].split(",")) as admin:

@@ -162,7 +162,7 @@ def turn(config: Path, strategies: Mapping[TopicName, str]) -> dict[str, Any]:
     for topic, strategy in strategies.items():
         answer = said(config, "switch", f"away-{topic}", "--rolling", "--yes")
         cuts |= answer["cuts"]
-        opened = answer["schemas"]
+        opened = " ".join(part["text"] for part in answer["opening"])
         assert ("1 subjects opened" in opened) == (strategy == "preserve"), opened
     assert cuts.keys() == strategies.keys()
     return cuts

@@ -34,6 +34,7 @@ def turn(
     as_json: bool,
 ) -> None:
     """Merge mirrors in place and print their cuts; with a dry run tell what would be, and exit."""
+    from heliostat.handover.opening import is_all_open
     from heliostat.operate.turning import turn_in_place
 
     turned = turn_in_place(config, link, topics, by, dry_run=dry_run)
@@ -45,8 +46,9 @@ def turn(
         click.echo(f"{link.name}: {turned.text()}", err=True)
         if not dry_run:
             click.echo("\n".join(turned.start_lines()))
-    if dry_run:
-        sys.exit(DIFFERENCE if turned.refused else IN_SYNC)
+    if dry_run or not is_all_open(turned.opening):
+        is_whole = not turned.refused and is_all_open(turned.opening)
+        sys.exit(IN_SYNC if is_whole else DIFFERENCE)
 
 
 def show_writers(

@@ -23,7 +23,7 @@ from heliostat.names import LinkName, TopicName
 from heliostat.operate.links import links_of
 from heliostat.security.granting import Granted, grant_held, to_grant
 from heliostat.security.ledger import CONFIRMED, AccessTopic, Ledger
-from heliostat.security.rules import acl_rules_of, followed_topics, is_over
+from heliostat.security.rules import acl_rules_of, followed_topics, is_over, left_alone
 from heliostat.security.scram_users import ScramPlan, look_at_users
 from heliostat.security.sync import AccessPlan, AccessSync
 from heliostat.state.connections import connected
@@ -200,7 +200,7 @@ def looked(link: LinkConfig, sync: AccessSync, source: ClusterAdmin, stored: Sto
     """Return what a link would do about ACLs and quotas; changes nothing."""
     topics = followed_topics(link, source.describe_topics(), stored.mirrors)
     is_whole = is_over(stored.mirrors, stored.promoted)
-    return sync.look(topics, stored.promoted, is_over=is_whole)
+    return sync.look(topics, left_alone(link, topics, stored.promoted), is_over=is_whole)
 
 
 def users_of(

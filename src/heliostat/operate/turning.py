@@ -21,6 +21,7 @@ from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import DialSettings
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import BrokerError, ConnectionLost, Refused
+from heliostat.handover.opening import Opened, Part
 from heliostat.merge.in_place import MirrorStand, NotInPlaceError, first_note
 from heliostat.merge.own_end import OwnNote
 from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition, id_text
@@ -28,7 +29,7 @@ from heliostat.offsets.marks import Marks
 from heliostat.offsets.offset_map import MapReader
 from heliostat.offsets.store import read_maps
 from heliostat.operate.giving_way import ask_to_give_way
-from heliostat.operate.opening import open_registry
+from heliostat.operate.opening import opened, opening_of
 from heliostat.operate.promotion import promotable
 from heliostat.operate.turned_schemas import why_other_ids
 from heliostat.operate.wish_desk import WishDesk, wish_desk
@@ -64,9 +65,8 @@ class Turned:
         Mirrors that can't be turned, and why; while there is one none would be.
     is_tried
         Whether nothing was changed: cuts are where they would be now.
-    schemas
-        What was opened at the target's registry for its producers, or would be; empty: nothing is
-        mirrored there.
+    opening
+        What was opened at the target for its producers, or would be: rights, the registry.
     """
 
     link: LinkName
@@ -74,7 +74,7 @@ class Turned:
     topics: tuple[TopicName, ...] = ()
     refused: Mapping[TopicName, str] = field(default_factory=dict)
     is_tried: bool = False
-    schemas: str = ""
+    opening: tuple[Opened, ...] = ()
 
     def text(self) -> str:
         """Return a line about it."""
@@ -82,13 +82,13 @@ class Turned:
             number = len(self.refused)
             return f"{number:,} mirrors can't be merged in place, so none would be"
         if not self.topics:
-            return f"no mirror is left to be merged{self._of_schemas()}"
+            return f"no mirror is left to be merged{self._of_opening()}"
         what = f"{len(self.topics):,} mirrors ({self.partitions:,} partitions)"
         become = "would become" if self.is_tried else "are"
-        return f"{what} {become} merged topics{self._of_schemas()}"
+        return f"{what} {become} merged topics{self._of_opening()}"
 
-    def _of_schemas(self) -> str:
-        return self.schemas and f"; registry: {self.schemas}"
+    def _of_opening(self) -> str:
+        return "".join(f"; {outcome.line()}" for outcome in self.opening)
 
     @property
     def partitions(self) -> int:
@@ -115,7 +115,7 @@ class Turned:
             "topics": list(self.topics),
             "partitions": self.partitions,
             "refused": dict(self.refused),
-            "schemas": self.schemas,
+            "opening": [outcome.to_json() for outcome in self.opening],
             "cuts": cuts,
         }
 
@@ -161,7 +161,7 @@ def turn_in_place(
                 tuple(judged.notes),
                 {name: error.text for name, error in judged.refused.items()},
                 is_tried=True,
-                schemas=_opened(config, link, desk, state, judged.names, dry_run=True),
+                opening=_opened(config, link, desk, state, judged.names, dry_run=True),
             )
         with claimed(link, state) as ownership:
             judged = _judge(config, link, desk, state, topics)
@@ -170,8 +170,8 @@ def turn_in_place(
             ownership.hold(OWN_LASTS_S)
             starts = _write(link, desk, state, judged.stored, judged.notes)
             cuts = judged.cuts({name: row.cuts for name, row in starts.items()})
-        opened = _opened(config, link, desk, state, judged.names, dry_run=False)
-        return Turned(LinkName(link.name), cuts, tuple(starts), schemas=opened)
+        opening = _opened(config, link, desk, state, judged.names, dry_run=False)
+        return Turned(LinkName(link.name), cuts, tuple(starts), opening=opening)
 
 
 def _opened(
@@ -182,16 +182,20 @@ def _opened(
     names: Collection[TopicName],
     *,
     dry_run: bool,
-) -> str:
-    """Open subjects that the mirror had closed, for the target's producers; return what was.
+) -> tuple[Opened, ...]:
+    """Open what the mirror had kept closed for the target's producers; return what that came to.
 
-    Done again it opens what is left; a registry that fails is told by the error, and the topics
-    are merged all the same.
+    Done again it opens what is left; where it fails, the topics are merged all the same.
     """
-    if link.schemas.strategy == "off":
-        return ""
+    follows = {
+        Part.RIGHTS: link.access.sync_acls,
+        Part.REGISTRY: link.schemas.strategy != "off",
+    }
+    if not any(follows.values()):
+        return ()
     with closing(ClusterAdmin(desk.target, CLIENT_ID)) as admin:
-        return open_registry(config, link, admin, state.read, names, dry_run=dry_run).text
+        opening = opening_of(config, link, admin, state.read, names, dry_run=dry_run)
+        return tuple(opened({part: do for part, do in opening.items() if follows[part]}))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from heliostat.config import ClusterConfig, LinkConfig
 from heliostat.groups.naming import GROUP, group_naming_of
@@ -33,6 +33,17 @@ def followed_topics(
 ) -> frozenset[TopicName]:
     """Return the source's topics whose ACLs concern a link: selected ones, and mirrored ones."""
     return frozenset(selection_of(link).choose(at_source)) | frozenset(mirrored)
+
+
+def left_alone(
+    link: LinkConfig, topics: Collection[TopicName], promoted: Collection[TopicName]
+) -> Collection[TopicName]:
+    """Return those of a link's topics whose ACLs at the target are that side's own.
+
+    Promoted ones; and all where both sites write: a rule that was removed at one of them would come
+    back from the other, by the link back.
+    """
+    return topics if link.topics.merges else promoted
 
 
 def is_over(mirrored: Iterable[TopicName], promoted: Iterable[TopicName]) -> bool:

@@ -206,7 +206,8 @@ class AccessSync:
         topics
             The source's topics that the link selects, and those that it has mirrored.
         promoted
-            Those whose mirrors are promoted; the ledger knows more if their rights were granted.
+            Those about which nothing is done: their mirrors are promoted, or both sites write them.
+            The ledger knows more if their rights were granted.
         is_over
             Whether no mirror is left: then rights of groups and quotas are the target's own, too.
 

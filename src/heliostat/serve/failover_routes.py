@@ -26,6 +26,7 @@ from heliostat.serve.long_verbs import WAIT_MAX_S, Course, LongVerbs, WaitForEnd
 from heliostat.serve.owner_verbs import TOPICS_MAX, DryRun
 from heliostat.serve.problems import documented
 from heliostat.serve.questions import Asking
+from heliostat.serve.switch_messages import OpenedRow
 from heliostat.wishes.wish import WHY_CHARS_MAX
 
 DRAIN_MAX_S = 3_600.0
@@ -93,16 +94,6 @@ class MovedGroupRow(BaseModel):
     at_most: int
     """It reads no more than these again."""
     partitions: int
-
-
-class OpenedRow(BaseModel):
-    """What opening a part of the target to producers came to, or would."""
-
-    part: Literal["rights", "registry"]
-    text: str
-    code: str | None
-    """Of what failed (null: nothing)."""
-    hint: str | None
 
 
 class FailoverOutcome(BaseModel):

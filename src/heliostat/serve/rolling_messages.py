@@ -11,7 +11,7 @@ from heliostat.serve.admin_verbs import TypedName
 from heliostat.serve.cluster_messages import OfClusters
 from heliostat.serve.long_verbs import Course
 from heliostat.serve.owner_verbs import TOPICS_MAX, Topic
-from heliostat.serve.switch_messages import SwitchProblem
+from heliostat.serve.switch_messages import OpenedRow, SwitchProblem
 
 WITHIN_MAX_S = 3_600.0
 
@@ -57,9 +57,8 @@ class TurnOutcome(BaseModel):
     """Of these."""
     refused: dict[str, str]
     """Mirrors that can't be merged in place, and why; a dry run only."""
-    schemas: str
-    """What was opened at the target's registry for its producers, or would be; empty: nothing is
-    mirrored there."""
+    opening: list[OpenedRow]
+    """What was opened at the target for its producers, or would be: rights, the registry."""
     cuts: dict[str, dict[str, int]]
     """By topic and partition: below it all is the mirror's. The `topics.start` of the link back."""
 

@@ -63,6 +63,16 @@ class SwitchOrder(TypedName):
         return SwitchWish(tuple(self.topics), options, by, self.back, self.resume, finishes)
 
 
+class OpenedRow(BaseModel):
+    """What opening a part of the target to producers came to, or would."""
+
+    part: Literal["rights", "registry"]
+    text: str
+    code: str | None
+    """Of what failed (null: nothing)."""
+    hint: str | None
+
+
 class SwitchProblem(BaseModel):
     """Something that preflight has seen."""
 

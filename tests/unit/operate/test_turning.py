@@ -11,6 +11,7 @@ import pytest
 
 from heliostat.config import Config
 from heliostat.errors import Refused
+from heliostat.handover.opening import Opened, Part
 from heliostat.merge.own_end import OwnNote
 from heliostat.names import ClusterId, LinkName, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.operate import rolling, turning
@@ -99,6 +100,36 @@ def test_a_dry_run_tells_the_same_and_leaves_the_link_alone(
     assert (done.cuts, done.topics, done.partitions) == (CUTS, (U,), 1)
     assert done.start_lines() == ["t:0:4", "u:0:9"]
     assert world.calls == ["give way", "claim", "hold", "write"]
+
+
+@pytest.mark.parametrize("sync_acls", [True, False])
+def test_producers_are_let_in_by_the_turn(
+    monkeypatch: pytest.MonkeyPatch, *, sync_acls: bool
+) -> None:
+    """Given a mirror whose `Write` was kept ready / when it is merged / then it is granted, as they
+
+    move one by one from here on. A part that fails is told, and undoes nothing.
+    """
+    world, both = World(monkeypatch, {}), config()
+    access = both.links[0].access.model_copy(update={"sync_acls": sync_acls})
+    link = both.links[0].model_copy(update={"access": access})
+    asked: list[Any] = []
+
+    def opening_of(*given: Any, dry_run: bool) -> dict[Part, Any]:
+        asked.append((list(given[-1]), dry_run))
+        return {part: lambda part=part: Opened(part, "not all", "DENIED", "") for part in Part}
+
+    monkeypatch.setattr(turning, "opening_of", opening_of)
+    monkeypatch.setattr(turning, "ClusterAdmin", lambda *_: SimpleNamespace(close=lambda: None))
+    tried, done = (turn_in_place(both, link, dry_run=dry) for dry in (True, False))
+    assert "write" in world.calls
+    if not sync_acls:
+        assert (asked, tried.opening, done.opening) == ([], (), ())
+        return
+    assert asked == [([T, U, W], True), ([T, U, W], False)]
+    assert [outcome.part for outcome in done.opening] == [Part.RIGHTS]
+    assert done.to_json()["opening"][0]["code"] == "DENIED"
+    assert "rights: not all is open (DENIED)" in done.text()
 
 
 def test_one_that_can_not_be_merged_stops_all(monkeypatch: pytest.MonkeyPatch) -> None:

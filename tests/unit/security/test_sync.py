@@ -13,11 +13,12 @@ from heliostat.clusters.acl import (
     ResourceKind,
 )
 from heliostat.clusters.client_quota import QuotaEntity
+from heliostat.config import LinkConfig
 from heliostat.config.access import NameRule
 from heliostat.errors import BrokerError
 from heliostat.names import BrokerId, ClusterId, TopicName
 from heliostat.security.granting import grant_held, to_grant
-from heliostat.security.rules import is_over
+from heliostat.security.rules import is_over, left_alone
 from heliostat.security.sync import ALL_PROMOTED
 from heliostat.security.wanted_acls import ALL_BUT_WRITE
 
@@ -325,3 +326,23 @@ def test_a_link_whose_last_mirror_was_promoted_is_over() -> None:
         False,
         False,
     ]
+
+
+@pytest.mark.parametrize("naming", ["same", "merge"])
+def test_rights_over_topics_that_both_sites_write_are_each_sites_own(naming: str) -> None:
+    """Given rules for a topic and a group / when the topic is a mirror / then `Write` is kept
+
+    ready; when it is merged / then nothing is done about it: what one site takes back the other
+    would bring again. The group's rights follow in both cases.
+    """
+    settings = {"name": "l", "source": "a", "target": "b", "topics": {"naming": naming}}
+    link = LinkConfig.model_validate(settings)
+    world, group = World(), acl(kind=GROUP, name="g")
+    write = acl(operation=Operation.WRITE)
+    world.source.acls = {acl(), write, group}
+    sync = world.sync()
+    plan = sync.look(world.topics, left_alone(link, world.topics, []))
+    sync.carry_out(plan)
+    is_mirror = naming == "same"
+    assert world.target.acls == ({acl(), group} if is_mirror else {group})
+    assert (write in plan.hold) == is_mirror
