@@ -18,6 +18,7 @@ from heliostat.merge.places import (
     Published,
     ReadTo,
     Site,
+    as_it_stands,
     place_at,
     read_behind,
     read_to,
@@ -144,9 +145,7 @@ class BothSites:
             if isinstance(now, CommittedOffset) and log.start <= now.offset <= log.end:
                 begins = now.offset
             again_now = read_behind(begins, self._target, read, into, log.end)
-            if log.start < begins < place.offset and again_now == place.again:
-                # A cleaner took what was between: an earlier look, which is kept, had that place.
-                place = Place(begins, again_now)
+            place = as_it_stands(place, begins, again_now, log.start)
         except UnknownPlaceError as error:
             return str(error)
         read_to_there = {str(site): offset for site, offset in read.items()}

@@ -107,6 +107,25 @@ def read_behind(
     )
 
 
+def as_it_stands(place: Place, stands: Offset, again_now: int, start: Offset) -> Place:
+    """Return the place of a group, or where it stands already if that comes to the same.
+
+    A cleaner may have taken what was between. An earlier look at the log, which is kept, had the
+    former place: without this the group would be moved there and back for ever.
+
+    Parameters
+    ----------
+    stands
+        Where it begins at the site now.
+    again_now
+        How many records from there on it has read already.
+    start
+        The log's start: who stands there may have no offset at all.
+    """
+    is_same = start < stands < place.offset and again_now == place.again
+    return Place(stands, again_now) if is_same else place
+
+
 def _own_from(offset: Offset, into: Mapping[Site, Crossing], end: Offset) -> Offset:
     """Return the first offset from here on at which no record is that has crossed."""
     while offset < end:

@@ -15,6 +15,7 @@ from heliostat.merge.places import (
     Place,
     Published,
     Site,
+    as_it_stands,
     place_at,
     read_behind,
     read_to,
@@ -274,3 +275,19 @@ def look(
         return Stretch([batch], Offset(batch.next_offset))
 
     return LandedLog(kept or OwnBatches({LINK}), read, note, Offset(start), Offset(end))
+
+
+@pytest.mark.parametrize(
+    ("stands", "again_now", "stays"),
+    [(7, 3, True), (7, 4, False), (10, 3, False), (12, 3, False), (2, 3, False)],
+)
+def test_a_group_is_not_moved_over_what_a_cleaner_has_taken(
+    stands: int, again_now: int, *, stays: bool
+) -> None:
+    """Given a place behind which 3 records are read again, in a log from 2 on / when a group stands
+
+    before it, and nothing that it has read is between / then it stays; else it is moved.
+    """
+    place = Place(Offset(10), 3)
+    expected = Place(Offset(stands), 3) if stays else place
+    assert as_it_stands(place, Offset(stands), again_now, Offset(2)) == expected
