@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -141,12 +140,8 @@ class ElectedSites:
             found.append(max(own) + 1)
         return found
 
-    def wait_level(self, link: Link, undecided: Iterable[TopicName] = ()) -> list[int]:
-        """Wait until each site has all that is left of the other one's.
-
-        Decide on those of the undecided that stop meanwhile, once each; return their cuts.
-        """
-        left = set(undecided)
+    def wait_level(self, link: Link) -> None:
+        """Wait until each site has all that is left of the other one's."""
         wanted = {
             site: {
                 topic: [len(self.left(topic, site)) + len(self._written["base", topic])]
@@ -156,12 +151,8 @@ class ElectedSites:
         }
         topics = dict.fromkeys(self.topics, 1)
         there: dict[str, Any] = {}
-        cuts: list[int] = []
 
         def is_level() -> bool:
-            for topic in left & {each["topic"] for each in self.stops()} if left else ():
-                left.remove(topic)
-                cuts.append(self.go_on(topic))
             for site, cluster in self.clusters.items():
                 there[site] = ends_or_errors(cluster.bootstrap, topics)
             return there == wanted
@@ -171,7 +162,6 @@ class ElectedSites:
         except AssertionError as error:
             why = f"{error}\nwanted {wanted}\nthere {there}\n{self.stops()}"
             raise AssertionError(f"{why}\n{link.text()[-4000:]}") from None
-        return cuts
 
     def check(self) -> None:
         """Each record that is left is once at each site, in its site's order, and none besides.
