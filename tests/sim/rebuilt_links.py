@@ -32,8 +32,8 @@ class RebuiltSites(Sites):
 
     rebuilt = 0
     refused = 0
-    shortened = 0
-    """Maps whose first breaks can't be told any more."""
+    behind_retention = 0
+    """Maps of logs whose beginning is gone, at either side."""
 
     def lose(self) -> None:
         """A link loses its map, or all that it knows but its ids; both are rebuilt, or neither."""
@@ -58,7 +58,7 @@ class RebuiltSites(Sites):
             link.durable[0] = kept
             return
         self.rebuilt += 1
-        self.shortened += made.known_from > 0
+        self.behind_retention += max(link.source.logs[0].start, log.start) > 0
         _write(link, made)
         if loses_state:
             note = OwnNote(number, Offset(log.end), log.leader_epoch)

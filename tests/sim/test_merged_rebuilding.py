@@ -32,11 +32,12 @@ def test_what_retention_took_is_not_told_by_a_rebuilt_map(part: range) -> None:
     """Given logs that lose their beginnings, and forgotten producers / then what can't be proven
     is refused, and all else goes on.
     """
-    shortened: list[int] = []
-    for seed in until_met(shortened, part):
+    behind: list[int] = []
+    """Seeds with a map that was rebuilt of a log whose beginning is gone."""
+    for seed in until_met(behind, part):
         sites = RebuiltSites(seed + 39_000_000, "AB")
         sites.forget_producers()
         run(sites, "retain")
         assert set(codes(sites.links)) <= {PartitionCode.TAIL_UNKNOWN}, f"seed {seed}"
-        shortened += [seed] * bool(sites.shortened)
-    assert shortened or not IS_WHOLE
+        behind += [seed] * sites.behind_retention
+    assert behind or not IS_WHOLE

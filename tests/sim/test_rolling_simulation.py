@@ -18,7 +18,7 @@ from sim.merged_sites import Sites
 from sim.merged_world import Durable, Rounds
 from sim.own_book import OwnBook
 from sim.partition_log import MODULUS
-from sim.seeds import IS_WHOLE, chunks
+from sim.seeds import IS_WHOLE, chunks, until_met
 from sim.sim_network import SimNetwork
 from sim.test_copy_simulation import granted, lane
 from sim.test_merge_simulation import KILLS, STEPS, WRITES, run
@@ -88,11 +88,16 @@ class MirrorOf(Rounds):
             log.clean(self.world.random.randrange(log.end + 1))
             self.parted.add(kind)
         elif kind == "retain":
-            self.sites.look()
-            log.delete_before(self.world.random.randrange(log.start, log.end + 1))
+            self.retain()
         else:
             self.rest()
             self.decide(Cause.RECORD_REFUSED)
+
+    def retain(self) -> None:
+        """Retention takes a part of the source's log, copied or not."""
+        self.sites.look()
+        log = self.world.source[0]
+        log.delete_before(self.world.random.randrange(log.start, log.end + 1))
 
     def decide(self, cause: Cause, number: int | None = None) -> None:
         """Go on behind what lacks, or without the record at the position, as an operator does.
@@ -107,7 +112,7 @@ class MirrorOf(Rounds):
         position = self.world.offset_map(0).source_of(end)
         jump = self.link.jump
         if jump is not None and jump.target == end:
-            position = Offset(max(position, jump.source))
+            position = Offset(jump.source)  # as `gaps.facts.after_jump`
         facts = Facts(
             source=PARTITION,
             target=PARTITION,
@@ -248,15 +253,18 @@ def test_one_whose_offsets_have_parted_goes_on_as_a_merged_topic(part: range) ->
     the turn is found behind it, and decided there.
     """
     parted: set[Cause | str] = set()
-    late = 0
-    for seed in part:
+    late: list[int] = []
+    for seed in until_met(late, part):
         sites = Sites(seed + 37_300_000, "AB")
         mirror = mirrored(sites, HOLES)
+        if seed % 2 == 0:
+            mirror.link.source.write(sites.clock.wall_ms())
+            mirror.retain()
         mirror.merge()
         if seed % 2:
             sites.forget_producers()
         run(sites)
-        late += mirror.go_on_merged()
+        late += [seed] * mirror.go_on_merged()
         assert not [each.stopped for each in sites.links if each.stopped], f"seed {seed}"
         check_prefixes(sites, mirror.link)
         check_prefixes(sites, mirror.back)
