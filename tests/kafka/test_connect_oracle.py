@@ -140,7 +140,11 @@ def test_every_answer_is_like_a_real_workers(
             if step.waits is not None:
                 wait_for(worker.url, step)
             theirs, ours = ask(worker.url, step), answered(client, step)
-            if told := differences(step, theirs, ours):
+            told = differences(step, theirs, ours)
+            if told and step.waits is not None and step.method == "GET":
+                wait_for(worker.url, step)  # a rebalance of the worker came between
+                told = differences(step, ask(worker.url, step), ours)
+            if told:
                 found[f"{len(found)} {step.name} {step.body}"[:200]] = told
         for kind in KINDS:
             path = f"/connector-plugins/Mirror{kind}Connector/config"

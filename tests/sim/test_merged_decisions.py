@@ -12,7 +12,7 @@ from sim.merged_decisions import decide, is_truncated
 from sim.merged_sites import Sites
 from sim.merged_world import Link
 from sim.seeds import IS_WHOLE, chunks
-from sim.test_merge_simulation import RARE, STEPS, USUAL, codes, usual
+from sim.test_merge_simulation import RARE, STEPS, USUAL, usual
 
 from heliostat.names import Offset
 
@@ -48,6 +48,16 @@ def elect_and_decide(sites: Sites) -> int:
     return decisions
 
 
+def is_cut_in_a_hole(sites: Sites, link: Link) -> bool:
+    """Whether only what others wrote was passed since the last decision, and has gone since.
+
+    Nothing of its own is behind the cut then, and the note names a leader that the source does not
+    know any more: no contents show the next cut, and somebody has to begin anew (docs/adr/0059).
+    """
+    landed = sites.into(link.target.name)[link.source.name].landed
+    return link.jump is not None and is_truncated(link) and landed.count == link.jump.target
+
+
 def check_prefixes(sites: Sites, link: Link) -> None:
     """Who has read the target up to a record has not read it, wherever it is at the source."""
     crossing = sites.into(link.target.name)[link.source.name]
@@ -73,8 +83,10 @@ def test_links_go_on_at_the_cut_and_each_record_is_once_at_each_site(part: range
         if seed % 3 == 0:
             sites.forget_producers()
         decisions += elect_and_decide(sites)
-        assert not codes(sites.links), f"seed {seed}: {codes(sites.links)}"
         for link in sites.links:
+            if link.stopped:
+                assert is_cut_in_a_hole(sites, link), f"seed {seed}: {link.stopped}"
+                continue
             assert not sites.lacking(link), f"seed {seed}"
             check_prefixes(sites, link)
     assert decisions or not IS_WHOLE

@@ -92,7 +92,7 @@ def _made(
     wishes: Wishes,
     partitions: Sequence[TopicPartition],
     wished: WishedState,
-    topics: Sequence[str],
+    topics: Sequence[str | Place],
     *,
     by: str,
     why: str,
@@ -121,8 +121,8 @@ def _made(
     )
 
 
-def _place(text: str, partitions: Sequence[TopicPartition]) -> Place:
-    topics = {each.topic for each in partitions}
+def _place(named: str | Place, partitions: Sequence[TopicPartition]) -> Place:
+    text, topics = str(named), {each.topic for each in partitions}
     if text in topics:
         return Place(TopicName(text))
     topic, _, number = text.rpartition("-")
