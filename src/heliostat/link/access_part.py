@@ -20,7 +20,7 @@ from heliostat.fencing.rule_book import RuleBook
 from heliostat.names import LinkName, TopicName
 from heliostat.ops.events import Events
 from heliostat.security.ledger import AccessTopic, Ledger
-from heliostat.security.rules import acl_rules_of, followed_topics, is_over, left_alone
+from heliostat.security.rules import acl_rules_of, looked
 from heliostat.security.scram_users import ScramPlan, ScramRequests, look_at_users, make_users
 from heliostat.security.sync import AccessPlan, AccessSync, Done
 
@@ -140,9 +140,7 @@ class AccessPart:
         if topics is None:
             return  # the first reconciliation looks
         mirrored, promoted = self._mirrored(), self._promoted()
-        concerned = followed_topics(self._link, topics, mirrored)
-        own = left_alone(self._link, concerned, promoted)
-        plan = self._sync.look(concerned, own, is_over=is_over(mirrored, promoted))
+        plan = looked(self._link, self._sync, topics, mirrored, promoted)
         done = self._sync.carry_out(plan)
         users = ScramPlan() if plan.is_over else self._made_users()
         plan.notes += users.notes

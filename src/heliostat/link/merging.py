@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.producer_rows import ProducerRows, ProducersTopic
-from heliostat.errors import BrokerError, ConnectionLost, StateIncomplete
+from heliostat.errors import BrokerError, ConnectionLost, Refused, StateIncomplete
 from heliostat.link.link_context import LinkContext
 from heliostat.merge.own_end import OwnNote
 from heliostat.merge.producers import lost_rows
@@ -45,6 +45,15 @@ ROWS_KNOWN_WITHIN_S = 15.0
 """Brokers learn of a new topic some time after the controller has made it."""
 LOOK_AGAIN_S = 0.1
 LOST_HINT = "see docs/merge.md: nothing is copied on until the topic was merged anew"
+
+
+def rows_may_be_lost(link: LinkName, why: str) -> Refused:
+    """Return why nothing is rebuilt where rows of producer ids at the source may be gone."""
+    return Refused(
+        f"link {link}: rows of links' producer ids at the source may be gone ({why}), so what "
+        "links brought there can't be told",
+        hint=LOST_HINT,
+    )
 
 
 class Merging:

@@ -21,9 +21,10 @@ from heliostat.errors import Refused
 from heliostat.fencing.rule_book import RuleBook
 from heliostat.names import LinkName, TopicName
 from heliostat.operate.links import links_of
+from heliostat.security import rules
 from heliostat.security.granting import Granted, grant_held, to_grant
 from heliostat.security.ledger import CONFIRMED, AccessTopic, Ledger
-from heliostat.security.rules import acl_rules_of, followed_topics, is_over, left_alone
+from heliostat.security.rules import acl_rules_of
 from heliostat.security.scram_users import ScramPlan, look_at_users
 from heliostat.security.sync import AccessPlan, AccessSync
 from heliostat.state.connections import connected
@@ -198,9 +199,8 @@ def access_sync(
 
 def looked(link: LinkConfig, sync: AccessSync, source: ClusterAdmin, stored: Stored) -> AccessPlan:
     """Return what a link would do about ACLs and quotas; changes nothing."""
-    topics = followed_topics(link, source.describe_topics(), stored.mirrors)
-    is_whole = is_over(stored.mirrors, stored.promoted)
-    return sync.look(topics, left_alone(link, topics, stored.promoted), is_over=is_whole)
+    mirrored, promoted = stored.mirrors.keys(), stored.promoted.keys()
+    return rules.looked(link, sync, source.describe_topics(), mirrored, promoted)
 
 
 def users_of(

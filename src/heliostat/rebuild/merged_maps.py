@@ -15,9 +15,9 @@ from heliostat.clock import Clock, SystemClock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.producer_rows import ProducerRows
 from heliostat.config import LinkConfig
-from heliostat.errors import BrokerError, Refused, StateIncomplete
+from heliostat.errors import BrokerError, StateIncomplete
 from heliostat.gaps.ledger import GapLedger, copied_of
-from heliostat.link.merging import LOST_HINT
+from heliostat.link.merging import rows_may_be_lost
 from heliostat.merge.producers import lost_rows
 from heliostat.names import LinkName, Offset, TopicName, TopicPartition, id_text
 from heliostat.rebuild.merged_map import MergedProof, merged_proof
@@ -149,11 +149,7 @@ def merged_maps(
         now = at.look()
         if notes.seen is None or (lost := lost_rows(notes.seen, now)):
             why = "the state does not say which it had" if notes.seen is None else lost
-            raise Refused(
-                f"link {name}: rows of links' producer ids at the source may be gone ({why}), so "
-                "what links brought there can't be told",
-                hint=LOST_HINT,
-            )
+            raise rows_may_be_lost(name, why)
         ids = frozenset({present, *stored.producers})
         sides = OwnSides(source, state.clusters, ids, [present], notes.own)
         opened.enter_context(closing(sides))

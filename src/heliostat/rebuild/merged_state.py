@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from heliostat.clusters.producer_rows import ProducerRows, ProducersTopic
 from heliostat.errors import Refused
-from heliostat.link.merging import LOST_HINT
+from heliostat.link.merging import rows_may_be_lost
 from heliostat.merge.own_end import OwnNote
 from heliostat.merge.producers import lost_rows
 from heliostat.mm2.adopt_clusters import LinkClusters
@@ -52,11 +52,7 @@ def own_ids(clusters: LinkClusters, stored: Stored) -> OwnIds:
         rows = {} if here.look() is None else here.read()
         notes, seen = kept.read(), there.look()
     if notes.seen is not None and (lost := lost_rows(notes.seen, seen)):
-        raise Refused(
-            f"link {clusters.name}: rows of links' producer ids at the source may be gone "
-            f"({lost}), so what links brought there can't be told",
-            hint=LOST_HINT,
-        )
+        raise rows_may_be_lost(clusters.name, lost)
     own = {number for number, name in rows.items() if name == clusters.name}
     return OwnIds(frozenset(own | stored.producers), notes, seen)
 

@@ -9,6 +9,7 @@ from heliostat.groups.naming import GROUP, group_naming_of
 from heliostat.groups.select import compile_selection
 from heliostat.names import TopicName
 from heliostat.security.names import ResourceNames
+from heliostat.security.sync import AccessPlan, AccessSync
 from heliostat.security.wanted_acls import AclRules
 from heliostat.topics.naming import TOPIC, naming_of
 from heliostat.topics.select import selection_of
@@ -49,3 +50,24 @@ def left_alone(
 def is_over(mirrored: Iterable[TopicName], promoted: Iterable[TopicName]) -> bool:
     """Return whether a link's last mirror was promoted: its target is no copy any more."""
     return any(True for _ in promoted) and not any(True for _ in mirrored)
+
+
+def looked(
+    link: LinkConfig,
+    sync: AccessSync,
+    at_source: Iterable[TopicName],
+    mirrored: Collection[TopicName],
+    promoted: Collection[TopicName],
+) -> AccessPlan:
+    """Return what a link would do about ACLs and quotas; changes nothing, raises as `look`.
+
+    Parameters
+    ----------
+    at_source
+        All topics of the source.
+    mirrored, promoted
+        Source topics that are mirrored now, and those whose mirrors were promoted.
+    """
+    topics = followed_topics(link, at_source, mirrored)
+    own = left_alone(link, topics, promoted)
+    return sync.look(topics, own, is_over=is_over(mirrored, promoted))
